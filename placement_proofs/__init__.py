@@ -1,0 +1,1 @@
+"""Verify and cost compositions of parallelism strategies for training large models."""

@@ -1,0 +1,138 @@
+"""Derivation: a composition on a model becomes a plan, in four passes over plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from placement_proofs.composition import Composition
+from placement_proofs.derive.gathers import add_gathers
+from placement_proofs.derive.lifetimes import with_drops
+from placement_proofs.derive.placed import Context, Placed, place_tensor
+from placement_proofs.derive.program import values_with_internals, write_program
+from placement_proofs.derive.reductions import (
+    reduce_after_loop,
+    reduce_in_loop,
+    reduce_ties,
+    take_mean,
+)
+from placement_proofs.derive.stages import Body, cut
+from placement_proofs.derive.types import Typed, assign_layouts
+from placement_proofs.derive.updates import clip, settle, shard_set, update
+from placement_proofs.layout import sharded
+from placement_proofs.mesh import Dim
+from placement_proofs.model import Model
+from placement_proofs.placement import Placement
+from placement_proofs.plan import Plan, PlanValue, Stage
+from placement_proofs.profile import PAPER, Profile
+
+
+def derive(
+    composition: Composition,
+    model: Model,
+    profile: Profile = PAPER,
+    *,
+    clipping: bool = False,
+) -> Plan:
+    """The plan of one training step.
+
+    ``clipping`` adds the global gradient norm. No arithmetic on sizes is done here: the same plan
+    is costed with integers and with symbols.
+
+    Raises:
+        IllFormed: the placement has no right program on this model (the message says where).
+    """
+    placement = composition.placement
+    mesh = composition.mesh
+    schedule = placement.schedule
+    depth: Dim = mesh.size(schedule.axis) if schedule else 1
+    typed = assign_layouts(model, placement, profile)
+    bodies, positions = cut(model, placement, depth)
+    write_program(model, placement, profile, typed, bodies)
+    values = values_with_internals(model, typed)
+    stages = _Stages(model, placement, profile, typed, values, bodies, clipping)
+    batch = tuple(f.axis for f in placement.flows if f.input == sharded(0))
+    return Plan(
+        mesh,
+        values,
+        tuple(stages.stage(k) for k in range(len(bodies))),
+        positions,
+        placement.micro,
+        schedule.kind if schedule and len(bodies) > 1 else "none",
+        schedule.axis if schedule else "",
+        schedule.chunks if schedule else 1,
+        typed.mean_axes,
+        batch,
+    )
+
+
+class _Stages:
+    """Adds the parameters' steps to the bodies and closes them as stages."""
+
+    def __init__(
+        self,
+        model: Model,
+        placement: Placement,
+        profile: Profile,
+        typed: Typed,
+        values: Mapping[str, PlanValue],
+        bodies: Sequence[Body],
+        clipping: bool,
+    ) -> None:
+        self.model = model
+        self.placement = placement
+        self.profile = profile
+        self.typed = typed
+        self.values = values
+        self.bodies = bodies
+        self.clipping = clipping
+        self.first_user: dict[str, dict[int, str]] = {}
+        for k, body in enumerate(bodies):
+            blocks = {b.name for b in body.blocks}
+            for op in model.ops:
+                if op.block in blocks:
+                    for name in op.params:
+                        self.first_user.setdefault(name, {}).setdefault(k, op.block)
+
+    def placed(self, k: int) -> list[Placed]:
+        times = {b.name: b.times for b in self.bodies[k].blocks}
+        result = []
+        for tensor in self.model.tensors:
+            users = self.first_user.get(tensor.name, {})
+            if k in users:
+                tied = len(users) > 1 and times[users[k]] == 1
+                use = self.typed.uses[tensor.name]
+                context = Context(use, users[k], times[users[k]], tied)
+                result.append(place_tensor(tensor, self.placement, context, self.profile))
+        return result
+
+    def sharings(self) -> list[tuple[str, ...]]:
+        """The axis sets over which squares are summed: every stage takes part in all of them."""
+        stages = range(len(self.bodies))
+        trained = [p for k in stages for p in self.placed(k) if p.tensor.trainable]
+        return sorted({shard_set(p) for p in trained})
+
+    def stage(self, k: int) -> Stage:
+        body = self.bodies[k]
+        placed = self.placed(k)
+        trained = [p for p in placed if p.tensor.trainable]
+        scheduled = len(self.bodies) > 1
+        schedule = self.placement.schedule
+        pipeline = (schedule.axis,) if schedule and scheduled else ()
+        forward, backward = with_drops(body.forward, body.backward, self.values)
+        reduce_in_loop(trained, backward)
+        before, released = add_gathers(placed, forward, backward, self.profile, scheduled=scheduled)
+        after = released + reduce_after_loop(trained)
+        if pipeline:
+            after += reduce_ties(trained, f"{pipeline[0]}:tied")
+        after += take_mean(trained, self.typed.mean_axes) + settle(trained)
+        if self.clipping:
+            after += clip(trained, self.sharings(), pipeline, tied_here=k == 0)
+        after += update(trained)
+        return Stage(
+            body.name,
+            tuple(p.tensor for p in placed),
+            tuple(before),
+            tuple(forward),
+            tuple(backward),
+            tuple(after),
+        )

@@ -1,0 +1,94 @@
+"""Gathers and releases: sharded parameters are whole between their first and their last use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement_proofs.derive.placed import Placed, by_shard, by_unit, spans, unshared
+from placement_proofs.layout import Collective, without
+from placement_proofs.plan import Action, Buffer, Item, Local, Phase, Run, Step, Transfer
+from placement_proofs.profile import Profile
+
+
+def add_gathers(
+    placed: Sequence[Placed],
+    forward: list[Step],
+    backward: list[Step],
+    profile: Profile,
+    *,
+    scheduled: bool,
+) -> tuple[list[Step], list[Step]]:
+    """Insert gathers and releases; returns those that run once before and after the loop.
+
+    A unit that stays gathered from forward to backward is gathered once a step under a pipeline
+    schedule, whose passes of different micro-batches interleave.
+    """
+    before: list[Step] = []
+    after: list[Step] = []
+    last = _last_unit(forward, placed)
+    for members in by_unit(p for p in placed if p.gather or p.fetched):
+        unit = members[0].tensor.unit
+        root = profile.root_spans_step and unit == "root"
+        kept = root or (profile.keep_last_unit and unit == last) or any(p.keep for p in members)
+        if kept and scheduled:
+            before += gather(members, Phase.FORWARD)
+            after.append(release(members, Phase.BACKWARD))
+        else:
+            _insert(forward, members, Phase.FORWARD, whole=root, release_too=not kept)
+            _insert(backward, members, Phase.BACKWARD, whole=root, gather_too=not kept)
+    return before, after
+
+
+def _last_unit(forward: Sequence[Step], placed: Sequence[Placed]) -> str:
+    units = {p.tensor.name: p.tensor.unit for p in placed}
+    used = [s.params[0] for s in forward if isinstance(s, Run) and s.params]
+    return units[used[-1]] if used else ""
+
+
+def _insert(
+    steps: list[Step],
+    members: Sequence[Placed],
+    phase: Phase,
+    *,
+    whole: bool,
+    gather_too: bool = True,
+    release_too: bool = True,
+) -> None:
+    found = spans(steps, {p.tensor.name for p in members})
+    if whole and found:
+        found = [(found[0][0], found[-1][1])]
+    for first, last in reversed(found):
+        used = {name for s in steps[first : last + 1] if isinstance(s, Run) for name in s.params}
+        here = [p for p in members if whole or p.tensor.name in used]
+        if release_too:
+            steps[last + 1 : last + 1] = [release(here, phase)]
+        if gather_too:
+            steps[first:first] = gather(here, phase)
+
+
+def gather(members: Sequence[Placed], phase: Phase) -> list[Step]:
+    """Fetch from the host what is stored there, then all-gather, innermost shards first."""
+    steps: list[Step] = []
+    fetched = [p for p in members if p.fetched]
+    if fetched:
+        stored = [p.parameter(p.tensor.stored, p.tensor.stored, Buffer.STORED) for p in fetched]
+        where = fetched[0].where(phase)
+        steps.append(Transfer(Collective.HOST, (), tuple(stored), where, "fetch parameters", 1))
+    for axes, group in by_shard(members, lambda p: p.gather):
+        items = tuple(_gathered(p, axes) for p in group)
+        where = group[0].where(phase)
+        steps.append(Transfer(Collective.ALL_GATHER, axes, items, where, "gather before use"))
+    return steps
+
+
+def _gathered(placed: Placed, axes: tuple[str, ...]) -> Item:
+    names = [e.axes for e in placed.gather]
+    done = placed.gather[names.index(axes) + 1 :]
+    before = unshared(placed.tensor.stored, done)
+    return placed.parameter(before, without(before, axes), Buffer.GATHERED)
+
+
+def release(members: Sequence[Placed], phase: Phase) -> Step:
+    """Drop the gathered copies."""
+    items = tuple(p.parameter(p.own, p.tensor.stored, Buffer.GATHERED) for p in members)
+    return Local(Action.RELEASE, items, members[0].where(phase), "after use")

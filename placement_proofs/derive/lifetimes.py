@@ -1,0 +1,95 @@
+"""When activations and their gradients may be dropped: inserted into a stage's two bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from placement_proofs.layout import Layout, dual_layout
+from placement_proofs.model import BACKWARD_READS
+from placement_proofs.plan import (
+    Action,
+    Item,
+    Local,
+    PlanValue,
+    Run,
+    Step,
+    Transfer,
+    What,
+    Where,
+)
+
+Held = tuple[str, What]
+"""A value or its gradient: the name and which of the two."""
+
+
+def reads(step: Step) -> list[Held]:
+    """The activations and activation gradients that a step reads."""
+    if isinstance(step, Run):
+        if not step.backward:
+            return [(name, What.ACTIVATION) for name in step.ins]
+        saved = [step.ins[i] for i in BACKWARD_READS[step.kind]]
+        saved += [name for name, _ in step.internals]
+        return [(step.out, What.COTANGENT), *((name, What.ACTIVATION) for name in saved)]
+    kinds = (What.ACTIVATION, What.COTANGENT)
+    receiving = isinstance(step, Local) and step.action is Action.RECEIVE
+    return [(i.name, i.what) for i in step.items if i.what in kinds and not receiving]
+
+
+def writes(step: Step) -> list[Held]:
+    """The activations and activation gradients that a step makes or adds to."""
+    if isinstance(step, Run):
+        if step.backward:
+            return [(name, What.COTANGENT) for name in step.ins]
+        made = [step.out, *(name for name, _ in step.internals)]
+        return [(name, What.ACTIVATION) for name in made]
+    if isinstance(step, Transfer) and step.shift:
+        return []
+    kinds = (What.ACTIVATION, What.COTANGENT)
+    return [(i.out, i.what) for i in step.items if i.what in kinds]
+
+
+def with_drops(
+    forward: Sequence[Step], backward: Sequence[Step], values: Mapping[str, PlanValue]
+) -> tuple[list[Step], list[Step]]:
+    """Both bodies with a drop after the last read of everything that is held."""
+    made_again: set[Held] = set()
+    kept: set[Held] = set()
+    for step in backward:
+        kept |= set(reads(step)) - made_again
+        made_again |= set(writes(step))
+    ahead = _dropping(forward, values, kept)
+    return ahead, _dropping(backward, values, set())
+
+
+def _dropping(
+    steps: Sequence[Step], values: Mapping[str, PlanValue], kept: set[Held]
+) -> list[Step]:
+    last: dict[Held, int] = {}
+    for i, step in enumerate(steps):
+        for held in (*reads(step), *writes(step)):
+            if held not in kept and _counts(held, values):
+                last[held] = i
+    ends: dict[int, list[Held]] = {}
+    for held, i in last.items():
+        ends.setdefault(i, []).append(held)
+    result: list[Step] = []
+    for i, step in enumerate(steps):
+        result.append(step)
+        if i in ends:
+            result.append(_drop(ends[i], values, step.where))
+    return result
+
+
+def _counts(held: Held, values: Mapping[str, PlanValue]) -> bool:
+    """Token ids are not counted, nor gradients of values that need none."""
+    value = values[held[0]]
+    return not value.integer and (held[1] is What.ACTIVATION or value.needs_gradient)
+
+
+def _drop(held: Sequence[Held], values: Mapping[str, PlanValue], where: Where) -> Local:
+    return Local(Action.DROP, tuple(_item(name, what, values[name]) for name, what in held), where)
+
+
+def _item(name: str, what: What, value: PlanValue) -> Item:
+    layout: Layout = value.layout if what is What.ACTIVATION else dual_layout(value.layout)
+    return Item(name, what, value.shape, layout, layout, name)

@@ -1,0 +1,210 @@
+"""A parameter with its placement: stored layouts, what is gathered, how its gradient is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.layout import (
+    PARTIAL,
+    Collective,
+    Entry,
+    Kind,
+    Layout,
+    sharded,
+    without,
+)
+from placement_proofs.mesh import Dim
+from placement_proofs.model import Tensor
+from placement_proofs.placement import Mode, Place, Placement, State
+from placement_proofs.plan import Buffer, Item, Phase, PlanTensor, Run, Step, What, Where
+from placement_proofs.profile import Profile
+
+
+@dataclass(frozen=True)
+class Move:
+    """One reduction of a gradient; ``in_loop`` ones run in every micro-batch."""
+
+    kind: Collective
+    axes: tuple[str, ...]
+    before: Layout
+    after: Layout
+    in_loop: bool
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor, the layout in which it is used, and the reductions of its gradient in order."""
+
+    tensor: PlanTensor
+    block: str
+    own: Layout
+    keep: bool
+    partial: Layout
+    moves: tuple[Move, ...]
+    tied: bool = False
+
+    @property
+    def gather(self) -> Layout:
+        """The shards that are gathered before use."""
+        return unshared(self.tensor.stored, self.own)
+
+    @property
+    def fetched(self) -> bool:
+        """Whether the parameter is stored off the device."""
+        return State.PARAMETERS.value in self.tensor.offloaded
+
+    @property
+    def summed(self) -> Layout:
+        """The layout of the gradient as micro-batches are added up."""
+        early = [move.after for move in self.moves if move.in_loop]
+        return early[-1] if early else self.partial
+
+    @property
+    def reduced(self) -> Layout:
+        """The layout of the gradient after all its reductions."""
+        return self.moves[-1].after if self.moves else self.partial
+
+    def where(self, phase: Phase) -> Where:
+        return Where(phase, self.block, self.tensor.unit, self.tensor.times)
+
+    def parameter(self, before: Layout, after: Layout, buffer: Buffer) -> Item:
+        """This parameter as an item of a step."""
+        t = self.tensor
+        return Item(t.name, What.PARAMETER, t.shape, before, after, t.name, buffer)
+
+    def gradient(self, before: Layout, after: Layout, buffer: Buffer = Buffer.TOTAL) -> Item:
+        """This parameter's gradient as an item of a step."""
+        t = self.tensor
+        return Item(t.name, What.GRADIENT, t.shape, before, after, t.name, buffer)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a tensor stands in a stage: how it is used, its block, multiplicity, tie."""
+
+    use: Layout
+    block: str
+    times: Dim
+    tied: bool
+
+
+def place_tensor(
+    tensor: Tensor, placement: Placement, context: Context, profile: Profile
+) -> Placed:
+    """The stored layouts of a tensor's states, from its group's cells of the table.
+
+    Raises:
+        IllFormed: the parameter is sharded where its optimizer state is not.
+    """
+    parameters = placement.of(tensor.group, State.PARAMETERS)
+    own = tuple(entry(p) for p in parameters if p.mode is Mode.SHARDED)
+    stored = _stored(parameters, own)
+    optimizer = _stored(placement.of(tensor.group, State.OPTIMIZER), own)
+    gradient = _stored(placement.of(tensor.group, State.GRADIENTS), own)
+    if tensor.trainable:
+        _check_update(tensor, stored, optimizer)
+    offloaded = tuple(p.state.value for p in placement.places if p.mode is Mode.OFFLOADED)
+    plan_tensor = PlanTensor(
+        tensor.name,
+        tensor.shape,
+        tensor.group,
+        tensor.unit,
+        stored,
+        gradient,
+        optimizer,
+        context.use,
+        tensor.trainable,
+        context.times,
+        offloaded,
+    )
+    partial, moves = _reductions(plan_tensor, own, profile)
+    keep = any(p.keep_after_forward for p in parameters)
+    return Placed(plan_tensor, context.block, own, keep, partial, moves, context.tied)
+
+
+def entry(place: Place) -> Entry:
+    return Entry(place.axes, sharded(place.dim))
+
+
+def _stored(places: Iterable[Place], own: Layout) -> Layout:
+    """Shards in nesting order: those in which the tensor is used, then the others."""
+    entries = [entry(p) for p in places if p.mode in (Mode.SHARDED, Mode.SHARDED_WITH_GATHER)]
+    return tuple(sorted(entries, key=lambda e: e not in own))
+
+
+def _check_update(tensor: Tensor, stored: Layout, optimizer: Layout) -> None:
+    missing = unshared(stored, optimizer)
+    if missing:
+        raise IllFormed(
+            f"group {tensor.group}",
+            f"parameters sharded on {missing[0]}, optimizer state not",
+            "an update needs the parameter where its optimizer state is",
+            f"shard the optimizer state of {tensor.group} on {'*'.join(missing[0].axes)} too",
+        )
+
+
+def _reductions(
+    tensor: PlanTensor, own: Layout, profile: Profile
+) -> tuple[Layout, tuple[Move, ...]]:
+    """A fresh gradient's layout, and the cheapest reductions to where it is consumed.
+
+    A shard of the optimizer state takes a reduce-scatter, any other pending axis an all-reduce. A
+    reduction whose result is the stored mode of the gradient runs in the loop.
+    """
+    pending = [a for e in tensor.use if e.on.kind is Kind.REPLICATED for a in e.axes]
+    partial = (*own, *(Entry((a,), PARTIAL) for a in pending))
+    if not tensor.trainable:
+        return partial, ()
+    wanted: list[tuple[Collective, tuple[str, ...], Layout, bool]] = []
+    for shard in unshared(tensor.optimizer, own):
+        if profile.scatter_gradients and set(shard.axes) <= set(pending):
+            in_loop = profile.sync_each_micro or shard in tensor.gradient
+            wanted.append((Collective.REDUCE_SCATTER, shard.axes, (shard,), in_loop))
+            pending = [a for a in pending if a not in shard.axes]
+    wanted += [(Collective.ALL_REDUCE, (a,), (), profile.sync_each_micro) for a in pending]
+    moves, layout = [], partial
+    for kind, axes, shards, in_loop in sorted(wanted, key=lambda w: not w[3]):
+        rest = without(layout, axes)
+        inner = [e for e in rest if e.on.kind is Kind.SHARDED]
+        after = (*inner, *shards, *(e for e in rest if e not in inner))
+        moves.append(Move(kind, axes, layout, after, in_loop))
+        layout = after
+    return partial, tuple(moves)
+
+
+def unshared(layout: Layout, other: Layout) -> Layout:
+    """The entries of ``layout`` that ``other`` does not have."""
+    return tuple(e for e in layout if e not in other)
+
+
+def by_unit(placed: Iterable[Placed]) -> list[list[Placed]]:
+    """Tensors by gather unit, in order of first appearance."""
+    units: dict[str, list[Placed]] = {}
+    for p in placed:
+        units.setdefault(p.tensor.unit, []).append(p)
+    return list(units.values())
+
+
+def by_shard(
+    members: Iterable[Placed], of: Callable[[Placed], Layout]
+) -> list[tuple[tuple[str, ...], list[Placed]]]:
+    """Tensors by the axes of each of their shards, innermost shards first."""
+    groups: dict[tuple[str, ...], list[Placed]] = {}
+    for p in members:
+        for shard in reversed(of(p)):
+            groups.setdefault(shard.axes, []).append(p)
+    return list(groups.items())
+
+
+def spans(
+    steps: Sequence[Step], names: set[str], *, backward: bool = False
+) -> list[tuple[int, int]]:
+    """First and last use of some tensors, one span for each block."""
+    found: dict[str, tuple[int, int]] = {}
+    for i, step in enumerate(steps):
+        if isinstance(step, Run) and set(step.params) & names and (step.backward or not backward):
+            first, _ = found.get(step.where.block, (i, i))
+            found[step.where.block] = (first, i)
+    return list(found.values())

@@ -1,0 +1,274 @@
+"""Second pass: the forward pass, its adjoint, recomputation, and lifetimes of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from placement_proofs.derive.stages import Body
+from placement_proofs.derive.types import Apply, Convert, Node, Typed
+from placement_proofs.layout import Collective, Entry, Layout, Local, On, conversion, dual_layout
+from placement_proofs.mesh import Dim
+from placement_proofs.model import BACKWARD_READS, Model
+from placement_proofs.placement import Mode, Placement, State
+from placement_proofs.plan import (
+    Action,
+    Item,
+    Phase,
+    PlanValue,
+    Run,
+    Step,
+    Transfer,
+    What,
+    Where,
+)
+from placement_proofs.plan import Local as LocalStep
+from placement_proofs.profile import Profile
+
+
+class _Program:
+    """Writes the forward and backward steps of every stage."""
+
+    def __init__(
+        self,
+        model: Model,
+        placement: Placement,
+        profile: Profile,
+        typed: Typed,
+        bodies: Sequence[Body],
+    ) -> None:
+        self.model = model
+        self.placement = placement
+        self.profile = profile
+        self.values = typed.values
+        self.typed = typed
+        self.bodies = bodies
+        self.times: Mapping[str, Dim] = {}
+
+    def run(self) -> None:
+        for k, body in enumerate(self.bodies):
+            names = {b.name for b in body.blocks}
+            body.nodes = [n for n in self.typed.nodes if _block(n) in names]
+            self.times = {b.name: b.times for b in body.blocks}
+            self.stage(k, body)
+
+    def stage(self, k: int, body: Body) -> None:
+        produced = {_out(n) for n in body.nodes}
+        received = self.received(k, body, produced)
+        forward = [step for n in body.nodes for step in self.forward(n, Phase.FORWARD)]
+        backward: list[Step] = []
+        blocks = list(reversed(body.blocks))
+        for block in blocks:
+            backward += self.block_backward([n for n in body.nodes if _block(n) == block.name])
+        if received:
+            forward.insert(0, self.message(received, 1, arriving=True))
+            backward.append(self.message(received, -1, arriving=False))
+        if k < len(self.bodies) - 1:
+            sent = self.sent(body)
+            forward.append(self.message(sent, 1, arriving=False))
+            backward.insert(0, self.message(sent, -1, arriving=True))
+        body.forward, body.backward = forward, backward
+
+    def received(self, k: int, body: Body, produced: set[str]) -> str:
+        if k == 0:
+            return ""
+        reads = {name for n in body.nodes for name in _reads(n)}
+        (value,) = (n for n in sorted(reads - produced) if not self.values[n].integer)
+        return value
+
+    def sent(self, body: Body) -> str:
+        """The residual value that leaves a stage: what its last node gives."""
+        return _out(body.nodes[-1])
+
+    def message(self, name: str, shift: int, *, arriving: bool) -> Step:
+        schedule = self.placement.schedule
+        assert schedule is not None
+        what = What.ACTIVATION if shift == 1 else What.COTANGENT
+        item = self.item(name, what)
+        phase = Phase.FORWARD if shift == 1 else Phase.BACKWARD
+        where = Where(phase, "boundary")
+        if arriving:
+            return LocalStep(Action.RECEIVE, (item,), where, "stage boundary")
+        return Transfer(
+            Collective.POINT_TO_POINT, (schedule.axis,), (item,), where, "stage boundary", shift
+        )
+
+    # forward
+
+    def where(self, node: Node, phase: Phase) -> Where:
+        block = _block(node)
+        return Where(phase, block, times=self.times[block])
+
+    def forward(self, node: Node, phase: Phase) -> list[Step]:
+        where = self.where(node, phase)
+        if isinstance(node, Convert):
+            return [self.convert(node, where, What.ACTIVATION)]
+        op = node.op
+        return [
+            Run(
+                op.kind,
+                op.out,
+                node.ins,
+                op.params,
+                node.uses,
+                where,
+                attrs=op.attrs,
+                internals=op.internals,
+                statistics=node.statistics,
+            ),
+            *self.statistics(node, where),
+        ]
+
+    def statistics(self, node: Apply, where: Where) -> list[Step]:
+        """A loss on vocabulary shards: maximum, sum and target logit of each token, all-reduced."""
+        if not node.statistics:
+            return []
+        shape = self.values[node.ins[0]].shape[:2]
+        tokens = tuple(
+            e for e in self.values[node.ins[0]].layout if e.axes[0] not in node.statistics
+        )
+        items = tuple(
+            Item(f"{node.op.out}.{n}", What.STATISTIC, shape, tokens, tokens, f"{node.op.out}.{n}")
+            for n in ("maximum", "sum", "target")
+        )
+        return [
+            Transfer(
+                Collective.ALL_REDUCE, node.statistics, (i,), where, "loss over vocabulary shards"
+            )
+            for i in items
+        ]
+
+    def item(self, name: str, what: What, after: Layout | None = None, out: str = "") -> Item:
+        value = self.values[name]
+        layout = value.layout if what is What.ACTIVATION else dual_layout(value.layout)
+        return Item(
+            name, what, value.shape, layout, layout if after is None else after, out or name
+        )
+
+    def convert(self, node: Convert, where: Where, what: What) -> Step:
+        moves = conversion(node.before, node.after)
+        assert moves is not None
+        backward = what is What.COTANGENT
+        source, out = (node.out, node.source) if backward else (node.source, node.out)
+        before = self.values[source].layout
+        after = self.values[out].layout
+        if backward:
+            before, after = dual_layout(before), dual_layout(after)
+        item = Item(source, what, self.values[source].shape, before, after, out)
+        move = moves[1] if backward else moves[0]
+        why = f"{node.after} from {node.before}" if not backward else f"adjoint of {node.after}"
+        if move is Local.NOTHING:
+            return LocalStep(Action.ALIAS, (item,), where, why)
+        if move is Local.SLICE:
+            return LocalStep(Action.SLICE, (item,), where, why)
+        assert isinstance(move, Collective)
+        return Transfer(move, (node.axis,), (item,), where, self.label(node, why))
+
+    def label(self, node: Convert, why: str) -> str:
+        flow = next(f for f in self.placement.flows if f.axis == node.axis)
+        ring = flow.attention == "ring" and node.after.kind.value == "R"
+        return f"ring attention: {why}" if ring else why
+
+    # backward
+
+    def block_backward(self, nodes: list[Node]) -> list[Step]:
+        steps: list[Step] = list(self.recomputed(nodes))
+        for node in reversed(nodes):
+            where = self.where(node, Phase.BACKWARD)
+            if isinstance(node, Convert):
+                if self.values[node.source].needs_gradient:
+                    steps.append(self.convert(node, where, What.COTANGENT))
+                continue
+            op = node.op
+            steps.append(
+                Run(
+                    op.kind,
+                    op.out,
+                    node.ins,
+                    op.params,
+                    node.uses,
+                    where,
+                    backward=True,
+                    attrs=op.attrs,
+                    internals=op.internals,
+                    statistics=node.statistics,
+                )
+            )
+        return steps
+
+    def recomputed(self, nodes: list[Node]) -> Iterable[Step]:
+        """Forward steps again for what backward reads and was not kept, without dead code."""
+        rebuilt = self.rebuilt(nodes)
+        needed = {name for n in nodes for name in saved_by(n)} & rebuilt
+        kept: list[Node] = []
+        for node in reversed(nodes):
+            makes = {_out(node), *_internals(node)}
+            if makes & (rebuilt if self.profile.recompute_all else needed):
+                kept.append(node)
+                needed |= set(_reads(node)) & rebuilt
+        for node in reversed(kept):
+            yield from self.forward(node, Phase.RECOMPUTE)
+
+    def rebuilt(self, nodes: list[Node]) -> set[str]:
+        """The values of a block that are rebuilt in backward instead of kept (mode M)."""
+        groups = {
+            p.group
+            for p in self.placement.places
+            if p.state is State.ACTIVATIONS and p.mode is Mode.MATERIALIZED
+        }
+        if "block" in groups and nodes and _block(nodes[0]).startswith("layer"):
+            inside = {_out(n) for n in nodes[:-1]}
+            return inside | {name for n in nodes for name in _internals(n)}
+        return {
+            name
+            for n in nodes
+            if isinstance(n, Apply) and n.op.kind in groups
+            for name in _internals(n)
+        }
+
+
+def _block(node: Node) -> str:
+    return node.block if isinstance(node, Convert) else node.op.block
+
+
+def _out(node: Node) -> str:
+    return node.out if isinstance(node, Convert) else node.op.out
+
+
+def _reads(node: Node) -> tuple[str, ...]:
+    return (node.source,) if isinstance(node, Convert) else node.ins
+
+
+def _internals(node: Node) -> tuple[str, ...]:
+    return () if isinstance(node, Convert) else tuple(name for name, _ in node.op.internals)
+
+
+def saved_by(node: Node) -> tuple[str, ...]:
+    """What the backward step of a node reads from the forward pass."""
+    if isinstance(node, Convert):
+        return ()
+    read = tuple(node.ins[i] for i in BACKWARD_READS[node.op.kind])
+    return (*read, *_internals(node))
+
+
+def write_program(
+    model: Model, placement: Placement, profile: Profile, typed: Typed, bodies: Sequence[Body]
+) -> None:
+    """Fill ``forward`` and ``backward`` of every body."""
+    _Program(model, placement, profile, typed, bodies).run()
+
+
+def values_with_internals(model: Model, typed: Typed) -> dict[str, PlanValue]:
+    """All values of the plan, with what operations keep for themselves (attention scores)."""
+    values = dict(typed.values)
+    for node in typed.nodes:
+        if isinstance(node, Apply):
+            layout = typed.values[node.op.out].layout
+            for name, shape in node.op.internals:
+                values[name] = PlanValue(name, shape, _scores(layout), False, False)
+    return values
+
+
+def _scores(layout: Layout) -> Layout:
+    """Scores (batch, heads, queries, keys) lie as the output (batch, sequence, heads * size)."""
+    other = {1: 2, 2: 1}
+    return tuple(Entry(e.axes, On(e.on.kind, other.get(e.on.dim or 0, e.on.dim))) for e in layout)

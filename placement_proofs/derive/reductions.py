@@ -1,0 +1,74 @@
+"""Reductions of gradients: in the loop, after it, across tied stages; then the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from placement_proofs.derive.placed import Move, Placed, by_unit, spans
+from placement_proofs.layout import Collective
+from placement_proofs.plan import Action, Buffer, Local, Phase, Step, Transfer, Where
+
+
+def reduce_in_loop(placed: Sequence[Placed], backward: list[Step]) -> None:
+    """After a unit's last backward use: reduce what is stored reduced, add to the step's total."""
+    for members in by_unit(placed):
+        found = spans(backward, {p.tensor.name for p in members}, backward=True)
+        at = found[-1][1] + 1 if found else len(backward)
+        backward[at:at] = [
+            *_reductions(members, Buffer.MICRO, Phase.BACKWARD, in_loop=True),
+            _accumulate(members),
+        ]
+
+
+def reduce_after_loop(placed: Sequence[Placed]) -> list[Step]:
+    return [
+        step
+        for members in by_unit(placed)
+        for step in _reductions(members, Buffer.TOTAL, Phase.REDUCE, in_loop=False)
+    ]
+
+
+def _accumulate(members: Sequence[Placed]) -> Step:
+    items = tuple(p.gradient(p.summed, p.summed, Buffer.MICRO) for p in members)
+    where = members[0].where(Phase.BACKWARD)
+    return Local(Action.ACCUMULATE, items, where, "sum over micro-batches")
+
+
+def _reductions(
+    members: Sequence[Placed], buffer: Buffer, phase: Phase, *, in_loop: bool
+) -> list[Step]:
+    """One transfer for the tensors of a unit that share kind and axes; scatters come first."""
+
+    def key(pair: tuple[Placed, Move]) -> tuple[bool, tuple[str, ...]]:
+        return pair[1].kind is Collective.ALL_REDUCE, pair[1].axes
+
+    pairs = [(p, m) for p in members for m in p.moves if m.in_loop is in_loop]
+    steps: list[Step] = []
+    for _, group in groupby(sorted(pairs, key=key), key=key):
+        same = list(group)
+        items = tuple(p.gradient(m.before, m.after, buffer) for p, m in same)
+        placed, move = same[0]
+        steps.append(
+            Transfer(move.kind, move.axes, items, placed.where(phase), "sum of the ranks' parts")
+        )
+    return steps
+
+
+def reduce_ties(placed: Sequence[Placed], axis: str) -> list[Step]:
+    """Copies of one tensor on the first and the last stage add up their gradients."""
+    tied = [p for p in placed if p.tied]
+    items = tuple(p.gradient(p.reduced, p.reduced) for p in tied)
+    if not tied:
+        return []
+    where = tied[0].where(Phase.REDUCE)
+    return [Transfer(Collective.ALL_REDUCE, (axis,), items, where, "tied on two stages")]
+
+
+def take_mean(placed: Sequence[Placed], axes: tuple[str, ...]) -> list[Step]:
+    """The loss is a mean over the ranks and micro-batches that share the batch."""
+    if not axes or not placed:
+        return []
+    items = tuple(p.gradient(p.reduced, p.reduced) for p in placed)
+    factor = f"1/({'*'.join(axes)})"
+    return [Local(Action.SCALE, items, Where(Phase.REDUCE), "mean over the batch", factor)]

@@ -1,0 +1,113 @@
+"""The end of a step: the global norm, the update, and publication of the new parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement_proofs.derive.placed import Placed, by_shard, by_unit, unshared
+from placement_proofs.layout import Collective, Layout, shard_axes, without
+from placement_proofs.placement import State
+from placement_proofs.plan import (
+    Action,
+    Buffer,
+    Item,
+    Local,
+    Phase,
+    Step,
+    Transfer,
+    What,
+    Where,
+)
+
+SCALAR: tuple[int, ...] = ()
+
+
+def settle(placed: Sequence[Placed]) -> list[Step]:
+    """Take the optimizer's part of a gradient that is still whole."""
+    items = tuple(
+        p.gradient(p.reduced, p.tensor.optimizer)
+        for p in placed
+        if set(p.reduced) != set(p.tensor.optimizer)
+    )
+    return (
+        [Local(Action.SLICE, items, Where(Phase.UPDATE), "the optimizer's part")] if items else []
+    )
+
+
+def clip(
+    placed: Sequence[Placed],
+    sharings: Sequence[tuple[str, ...]],
+    pipeline: tuple[str, ...],
+    *,
+    tied_here: bool,
+) -> list[Step]:
+    """One norm of all gradients: squares are summed over the axes that shard a group and stages.
+
+    ``sharings`` are the axis sets of all stages; a tensor tied on two stages counts on one of them
+    (``tied_here``).
+    """
+    steps: list[Step] = []
+    where = Where(Phase.CLIP)
+    for axes in sharings:
+        counted = [p for p in placed if shard_set(p) == axes and (tied_here or not p.tied)]
+        items = tuple(p.gradient(p.tensor.optimizer, p.tensor.optimizer) for p in counted)
+        name = f"squares:{'*'.join(axes)}"
+        steps.append(Local(Action.SQUARE, items, where, name))
+        if axes + pipeline:
+            scalar = Item(name, What.STATISTIC, SCALAR, (), (), name)
+            reduction = Transfer(
+                Collective.ALL_REDUCE, axes + pipeline, (scalar,), where, "global norm"
+            )
+            steps.append(reduction)
+    items = tuple(p.gradient(p.tensor.optimizer, p.tensor.optimizer) for p in placed)
+    return [*steps, Local(Action.CLIP, items, where, "global norm")]
+
+
+def shard_set(placed: Placed) -> tuple[str, ...]:
+    """The axes on which the optimizer's part of a gradient is sharded."""
+    return tuple(sorted(shard_axes(placed.tensor.optimizer)))
+
+
+def update(placed: Sequence[Placed]) -> list[Step]:
+    """Update each unit where its optimizer state is, then bring the result to every reader."""
+    steps = [step for members in by_unit(placed) for step in _update_unit(members)]
+    return [*steps, Local(Action.TICK, (), Where(Phase.UPDATE))]
+
+
+def _update_unit(members: Sequence[Placed]) -> list[Step]:
+    where = members[0].where(Phase.UPDATE)
+    hosted = [p for p in members if State.OPTIMIZER.value in p.tensor.offloaded]
+    down = tuple(p.gradient(p.tensor.optimizer, p.tensor.optimizer) for p in hosted)
+    up = tuple(_master(p) for p in hosted if not p.fetched)
+    steps: list[Step] = []
+    if down:
+        steps.append(Transfer(Collective.HOST, (), down, where, "gradients to the optimizer", -1))
+    items = tuple(_master(p) for p in members)
+    steps.append(Local(Action.UPDATE, items, where, "optimizer"))
+    if up:
+        steps.append(Transfer(Collective.HOST, (), up, where, "parameters back", 1))
+    return steps + _publish(members)
+
+
+def _master(placed: Placed) -> Item:
+    layout = placed.tensor.optimizer
+    return placed.parameter(layout, layout, Buffer.MASTER)
+
+
+def _published(placed: Placed) -> Layout:
+    return unshared(placed.tensor.optimizer, placed.tensor.stored)
+
+
+def _publish(members: Sequence[Placed]) -> list[Step]:
+    """All-gather what the optimizer shards and the stored parameter does not."""
+    layouts = {p.tensor.name: p.tensor.optimizer for p in members}
+    steps: list[Step] = []
+    for axes, group in by_shard(members, _published):
+        items = []
+        for p in group:
+            before = layouts[p.tensor.name]
+            after = layouts[p.tensor.name] = without(before, axes)
+            items.append(p.parameter(before, after, Buffer.STORED))
+        where = group[0].where(Phase.UPDATE)
+        steps.append(Transfer(Collective.ALL_GATHER, axes, tuple(items), where, "publish"))
+    return steps

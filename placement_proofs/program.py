@@ -1,0 +1,318 @@
+"""Element programs: what every rank does to one generic element, as plain data.
+
+A program has three parts that are kept apart (the semantics page, sections 3 and 4):
+the mesh (`Program.axes`), the specification (`Param`: what one device would compute) and
+the steps (what the ranks do). The prover and the replay share this data and nothing else.
+
+Positions on an axis are written by name. `first` and `last` are its end positions; any
+other name is the owner of the generic element, somewhere on that axis. An owner whose name
+starts with `tensor` owns whole tensors (a layer-wise optimizer); any other owns a shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Axes: TypeAlias = tuple[str, ...]
+Held: TypeAlias = tuple[tuple[str, str], ...]
+"""Axis and owner: only that position of the axis stores the generic element."""
+Expr: TypeAlias = str
+"""`+ - * /` and parentheses over integers, axis sizes, loop lengths and scalar buffers."""
+
+TurnTest: TypeAlias = Literal["first", "last", "!first", "!last"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """When, and on which ranks, a step runs; all parts must hold.
+
+    `sizes`: (axis, True) runs only if the size of the axis is one, (axis, False) only if
+    it is not. `turns`: (loop, test of the current turn). `at`: (axis, position) or
+    (axis, "!position"): only the ranks at (or not at) that position run the step.
+    """
+
+    sizes: tuple[tuple[str, bool], ...] = ()
+    turns: tuple[tuple[str, TurnTest], ...] = ()
+    at: tuple[tuple[str, str], ...] = ()
+
+
+ALWAYS = Guard()
+
+
+# --- specification -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """`coef` times the sum of a family of contributions over mesh axes and loops.
+
+    `over` lists every index of the family. An entry `@axis` is not summed: it is the rank's
+    own index (only in `Expect`). In `coef` a count family stands for its total. `fn` applies
+    an uninterpreted function to the sum (only in `Expect`).
+    """
+
+    family: str
+    over: Axes = ()
+    coef: Expr = "1"
+    fn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A logical parameter: what one device trains.
+
+    `target` is the gradient of the current step as a sum of terms; a parameter without one
+    is frozen. `clip` names the group whose gradients share one norm. `update` says whether
+    the optimizer works element by element or needs the whole tensor. `hyper` names the
+    hyper-parameters that its update reads.
+    """
+
+    name: str
+    target: tuple[Term, ...] = ()
+    clip: str | None = None
+    update: Literal["elementwise", "whole"] = "elementwise"
+    hyper: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A physical copy of a logical parameter, with its layout and initial value.
+
+    `held` is its layout wherever it is used or updated. `vary` lists the axes on which the
+    initial copies differ. With `of=""` it is a plain buffer that starts as zero.
+    """
+
+    name: str
+    of: str
+    held: Held = ()
+    vary: Axes = ()
+
+
+# --- steps ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Local contributions of a family: `dst = factor * c[own index]`, or `+=` with `add`.
+
+    `over` lists the indices of the family (mesh axes and loops). On the axes of `summed` the
+    sum has already been taken (tokens routed to the owner). `held` is the layout of the
+    result. `count` marks token counts: scalars, alike for all elements, usable in `Expr`.
+    """
+
+    dst: str
+    family: str
+    over: Axes = ()
+    summed: Axes = ()
+    held: Held = ()
+    add: bool = False
+    factor: Expr = "1"
+    count: bool = False
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """An opaque value or random draw, named by site and counter; `vary`: axes in its key."""
+
+    dst: str
+    name: str
+    vary: Axes = ()
+    held: Held = ()
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Sum (or mean) over axes: all-reduce, or reduce-scatter to owner `to`."""
+
+    buf: str
+    axes: Axes
+    mean: bool = False
+    to: str | None = None
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Every rank of the axis gets the value at `pos`: broadcast; all-gather from an owner."""
+
+    buf: str
+    axis: str
+    pos: str
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Each rank keeps only the elements that it owns on the axis."""
+
+    buf: str
+    axis: str
+    owner: str
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Multiply by an expression; scalar buffers in it are read on the same rank."""
+
+    buf: str
+    by: Expr
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`dst = coef * src`, or `+=` with `add`. A coefficient of 0 and src = dst is zeroing."""
+
+    dst: str
+    src: str
+    add: bool = False
+    coef: Expr = "1"
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`dst = fn(args)`: an uninterpreted function, element by element unless `whole`."""
+
+    dst: str
+    fn: str
+    args: tuple[str, ...]
+    whole: bool = False
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """`dst` = the sum of squares of all elements of `srcs` that the rank stores."""
+
+    dst: str
+    srcs: tuple[str, ...]
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Multiply gradients by a function of the squared norm in scalar buffer `by`."""
+
+    bufs: tuple[str, ...]
+    by: str
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A forward or backward pass reads a parameter: it must be the current one."""
+
+    buf: str
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The optimizer updates a copy in place; `hyper` when other than the specified ones."""
+
+    buf: str
+    grad: str
+    hyper: tuple[str, ...] | None = None
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The specification completes its step: every parameter with a target advances."""
+
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """A contract on a buffer, beyond parameters and their gradients.
+
+    `agree`: equal on all ranks of `axes` (default: all). `is`: equal to the target.
+    `same`: equal to buffer `other`. `about` says what the value is, for messages:
+    activation, metric, stream, state, ...
+    """
+
+    buf: str
+    kind: Literal["agree", "is", "same"]
+    target: tuple[Term, ...] = ()
+    other: str = ""
+    axes: Axes = ()
+    about: str = "value"
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Repeat the body; the turns of `axis` are ordered. Its length is free or in `sizes`."""
+
+    axis: str
+    body: tuple[Step, ...]
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+Step: TypeAlias = (
+    Source
+    | Init
+    | Reduce
+    | Take
+    | Slice
+    | Scale
+    | Move
+    | Apply
+    | Square
+    | Clip
+    | Use
+    | Update
+    | Tick
+    | Expect
+    | Loop
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An element program: mesh axes, loops, specification, buffers and steps.
+
+    `sizes` fixes sizes of axes and lengths of loops; all others are free (>= 1). `equal`
+    names the count families that are assumed to be equal on all ranks and turns.
+    """
+
+    axes: Axes
+    loops: Axes = ()
+    params: tuple[Param, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    steps: tuple[Step, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    name: str = ""
+    equal: tuple[str, ...] = ()
+
+    def param(self, name: str) -> Param:
+        """The logical parameter of that name."""
+        return next(p for p in self.params if p.name == name)
+
+
+def validate(program: Program) -> None:
+    """Raise `IllFormed` at the first place where a program has no meaning."""
+    from placement_proofs.program_check import check
+
+    check(program)
