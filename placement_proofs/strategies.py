@@ -18,7 +18,7 @@ from placement_proofs.placement import EVERY, Flow, Mode, Place, Placement, Sche
 if TYPE_CHECKING:
     from placement_proofs.composition import Composition
 
-Argument: TypeAlias = Dim | bool | None | tuple[str, ...]
+Argument: TypeAlias = Dim | bool | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ def tensor(
         dims = {group: dim for group, dim in dims.items() if not group.startswith("kv")}
     home = _SEQUENCE if sequence else INVARIANT
     placement = Placement(_own_shards("tp", dims), (Flow("tp", INVARIANT, home),))
-    options = {"sequence": sequence, "replicate_kv": replicate_kv}
-    strategy = _strategy("tensor", {"tp": tp}, placement, **options)
+    options: dict[str, Argument] = {"sequence": sequence, "replicate_kv": replicate_kv}
+    strategy = _strategy("tensor", {"tp": tp}, placement, positional=(), **options)
     return strategy if vocabulary else _with(strategy, vocabulary=False)
 
 
@@ -324,8 +324,8 @@ def place(
 ) -> Strategy:
     """A placement written directly: modes of one group on one axis.
 
-    ``place(dp=8, parameters="S*", optimizer="S", gradients="S", batch="S(0)")`` is ZeRO-3. A mode is
-    ``R``, ``S``, ``S*`` or, on another tensor dim than 0, ``S(1)``, ``S*(1)``; ``batch`` is the
+    ``place(dp=8, parameters="S*", optimizer="S", gradients="S", batch="S(0)")`` is ZeRO-3. A mode
+    is ``R``, ``S``, ``S*`` or, on another tensor dim than 0, ``S(1)``, ``S*(1)``; ``batch`` is the
     layout in which the activations enter and live on the axis.
     """
     if len(sizes) != 1:
@@ -350,13 +350,14 @@ def place(
     _, dim = _mode(State.ACTIVATIONS, batch)
     on: On = INVARIANT if batch == "R" else sharded(dim)
     flows = (Flow(axis, on, on),) if group == EVERY or on != INVARIANT else ()
-    shown = {state.value: text for state, text in modes.items() if text != "R"}
+    shown: dict[str, Argument] = {state.value: text for state, text in modes.items() if text != "R"}
     return _strategy(
         "place",
         dict(sizes),
         Placement(places, flows),
         group=None if group == EVERY else group,
         batch=None if batch == "R" else batch,
+        positional=(),
         **shown,
     )
 
