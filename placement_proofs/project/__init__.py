@@ -1,0 +1,61 @@
+"""Projection: a plan, group by group, on one generic element (the semantics page, section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement_proofs.plan import Plan, Stage
+from placement_proofs.program import Program
+from placement_proofs.project.activations import project_activations
+from placement_proofs.project.norm import project_norm
+from placement_proofs.project.tensors import project_tensor, project_tied
+
+
+@dataclass(frozen=True)
+class Projected:
+    """An element program, what it is about, and the tensors or values that it stands for."""
+
+    about: str
+    program: Program
+    members: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+
+
+def project(plan: Plan) -> tuple[Projected, ...]:
+    """The distinct element programs of a plan: parameters, activation edges, the global norm.
+
+    Tensors with equal programs share one; the work does not depend on sizes or depth.
+    """
+    programs: dict[Program, tuple[list[str], list[str]]] = {}
+    for stage in plan.stages:
+        for tensor in stage.tensors:
+            program = _program(plan, stage, tensor.name)
+            if program is not None:
+                names, groups = programs.setdefault(program, ([], []))
+                names.append(tensor.name)
+                groups.append(tensor.group)
+    projected = [
+        Projected("parameters", program, _once(names), _once(groups))
+        for program, (names, groups) in programs.items()
+    ]
+    for about, made in (
+        ("activations", project_activations(plan)),
+        ("gradient norm", project_norm(plan)),
+    ):
+        if made is not None:
+            program, names_of = made
+            members = [name for names in names_of.values() for name in names]
+            projected.append(Projected(about, program, _once(members)))
+    return tuple(projected)
+
+
+def _program(plan: Plan, stage: Stage, name: str) -> Program | None:
+    ends = [s for s in plan.stages for t in s.tensors if t.name == name and t.times == 1]
+    tensor = next(t for t in stage.tensors if t.name == name)
+    if len(ends) > 1:
+        return project_tied(plan, plan.stages, name) if stage is ends[0] else None
+    return project_tensor(plan, stage, tensor)
+
+
+def _once(names: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

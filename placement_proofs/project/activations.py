@@ -1,0 +1,164 @@
+"""Activation edges of a plan as one element program: every conversion gives what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from placement_proofs.layout import (
+    INVARIANT,
+    Collective,
+    Entry,
+    Kind,
+    Layout,
+    On,
+    dual_layout,
+    on_axis,
+)
+from placement_proofs.plan import Action, Local, Phase, Plan, Stage, Step, Transfer, What
+from placement_proofs.program import Buffer as Copy
+from placement_proofs.program import Expect, Program, Reduce, Slice, Source, Take, Term
+from placement_proofs.program import Step as ElementStep
+from placement_proofs.project.names import owner
+
+KINDS = (What.ACTIVATION, What.COTANGENT)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One conversion on one axis: layouts before and after, and the movements that were found."""
+
+    axis: str
+    before: On
+    after: On
+    moves: tuple[str, ...]
+    backward: bool
+    why: str = ""
+
+    @property
+    def direction(self) -> str:
+        return "activation gradient" if self.backward else "activation"
+
+
+def edges(plan: Plan) -> dict[Edge, list[str]]:
+    """The distinct edges of a plan, each with the names of the values that cross it."""
+    found: dict[Edge, list[str]] = {}
+    for stage in plan.stages:
+        for name, edge in _stage_edges(plan, stage):
+            found.setdefault(edge, []).append(name)
+    return found
+
+
+def _stage_edges(plan: Plan, stage: Stage) -> Iterator[tuple[str, Edge]]:
+    received = {
+        i.name
+        for s in stage.forward
+        if isinstance(s, Local) and s.action is Action.RECEIVE
+        for i in s.items
+    }
+    dropped = {
+        i.name
+        for s in stage.forward
+        if isinstance(s, Local) and s.action is Action.DROP
+        for i in s.items
+    }
+    for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD):
+        steps = [s for _, s in stage.steps() if s.where.phase is phase]
+        for out in _needed(steps):
+            if out not in received and (phase is not Phase.RECOMPUTE or out in dropped):
+                yield from _edge(plan, steps, out, phase is Phase.BACKWARD)
+    yield from _messages(plan, stage)
+
+
+def _messages(plan: Plan, stage: Stage) -> Iterator[tuple[str, Edge]]:
+    """What a stage receives must have been sent by a neighbour."""
+    for _, step in stage.steps():
+        if isinstance(step, Local) and step.action is Action.RECEIVE:
+            item = step.items[0]
+            shift = -1 if item.what is What.COTANGENT else 1
+            sent = any(
+                t.kind is Collective.POINT_TO_POINT and t.shift == shift
+                for other in plan.stages
+                if other is not stage
+                for _, t in other.steps()
+                if isinstance(t, Transfer)
+            )
+            moves = (Collective.ALL_GATHER.value,) if sent else ()
+            here = On(Kind.SHARDED, 0)
+            backward = item.what is What.COTANGENT
+            yield item.name, Edge(plan.pipeline, here, INVARIANT, moves, backward)
+
+
+def _edge(plan: Plan, steps: list[Step], out: str, backward: bool) -> Iterator[tuple[str, Edge]]:
+    source = out.rpartition("@")[0]
+    axis = out.rpartition("@")[2].partition(":")[0]
+    before, after = plan.values[source].layout, plan.values[out].layout
+    if backward:
+        if not plan.values[source].needs_gradient:
+            return
+        before, after = dual_layout(after), dual_layout(before)
+    moves = tuple(_moves(steps, source, out, backward))
+    yield source, Edge(axis, on_axis(before, axis), on_axis(after, axis), moves, backward)
+
+
+def _moves(steps: list[Step], source: str, out: str, backward: bool) -> Iterator[str]:
+    """What the plan does between the two values, as movement names."""
+    what = What.COTANGENT if backward else What.ACTIVATION
+    ends = (out, source) if backward else (source, out)
+    for step in steps:
+        if isinstance(step, Transfer | Local) and any(
+            i.what is what and (i.name, i.out) == ends for i in step.items
+        ):
+            yield step.kind.value if isinstance(step, Transfer) else step.action.value
+
+
+def project_activations(plan: Plan) -> tuple[Program, dict[str, list[str]]] | None:
+    """All edges as one program; a second result maps each buffer to the values that cross."""
+    found = edges(plan)
+    if not found:
+        return None
+    steps: list[ElementStep] = []
+    buffers: list[Copy] = []
+    crossing: dict[str, list[str]] = {}
+    for index, (edge, names) in enumerate(found.items()):
+        name = f"y{index}"
+        crossing[name] = names
+        buffers.append(Copy(name, "", _held(edge.axis, edge.after)))
+        steps += _write(name, f"v{index}", edge)
+    axes = tuple(a for a in plan.mesh.names if any(e.axis == a for e in found))
+    return Program(axes, (), (), tuple(buffers), tuple(steps)), crossing
+
+
+def _held(axis: str, on: On) -> tuple[tuple[str, str], ...]:
+    return ((axis, owner(Entry((axis,), on))),) if on.kind is Kind.SHARDED else ()
+
+
+def _write(buffer: str, family: str, edge: Edge) -> Iterator[ElementStep]:
+    over = (edge.axis,) if edge.before.kind is Kind.PARTIAL else ()
+    yield Source(buffer, family, over, held=_held(edge.axis, edge.before), why=edge.direction)
+    for move in edge.moves:
+        yield from _move(buffer, edge, move)
+    about = edge.direction
+    if edge.after.kind is not Kind.PARTIAL:
+        yield Expect(buffer, "is", (Term(family, over),), about=about)
+
+
+def _move(buffer: str, edge: Edge, move: str) -> Iterator[ElementStep]:
+    axis = edge.axis
+    before, after = (owner(Entry((axis,), on)) for on in (edge.before, edge.after))
+    match move:
+        case Collective.ALL_REDUCE.value:
+            yield Reduce(buffer, (axis,), why=move)
+        case Collective.REDUCE_SCATTER.value:
+            yield Reduce(buffer, (axis,), to=after, why=move)
+        case Collective.ALL_GATHER.value:
+            yield Take(buffer, axis, before, why=move)
+        case Collective.ALL_TO_ALL.value:
+            yield Take(buffer, axis, before, why=move)
+            yield Slice(buffer, axis, after, why=move)
+        case Action.SLICE.value:
+            yield Slice(buffer, axis, after, why=move)
+
+
+def layout_text(layout: Layout) -> str:
+    return ", ".join(map(str, layout)) or str(INVARIANT)

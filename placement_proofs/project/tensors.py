@@ -1,0 +1,306 @@
+"""One parameter of a plan as an element program: uses, contributions, reductions, update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from placement_proofs.layout import Collective, Kind, Layout, shard_axes
+from placement_proofs.plan import (
+    Action,
+    Buffer,
+    Item,
+    Local,
+    Plan,
+    PlanTensor,
+    Run,
+    Stage,
+    Step,
+    Transfer,
+    What,
+)
+from placement_proofs.program import (
+    ALWAYS,
+    Guard,
+    Init,
+    Loop,
+    Move,
+    Param,
+    Program,
+    Reduce,
+    Scale,
+    Source,
+    Term,
+    Tick,
+    Update,
+    Use,
+)
+from placement_proofs.program import Buffer as Copy
+from placement_proofs.program import Step as ElementStep
+from placement_proofs.project.names import (
+    MICRO,
+    STEP,
+    gathered,
+    held,
+    lost,
+    scattered,
+    sliced,
+)
+
+STORED, WHOLE, MASTER, FRESH, TOTAL = "w", "u", "m", "g", "G"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which buffers a tensor needs: a master where the optimizer shards more, a gathered copy."""
+
+    tensor: PlanTensor
+
+    @property
+    def master(self) -> str:
+        return STORED if self.tensor.optimizer == self.tensor.stored else MASTER
+
+    @property
+    def used(self) -> str:
+        return WHOLE if lost(self.tensor.stored, self.tensor.use) else STORED
+
+    def declared(self) -> Iterator[Copy]:
+        yield Copy(STORED, "W", held(self.tensor.stored))
+        if self.used == WHOLE:
+            yield Copy(WHOLE, "W", held(self.tensor.use))
+        if self.tensor.trainable and self.master == MASTER:
+            yield Copy(MASTER, "W", held(self.tensor.optimizer))
+
+
+@dataclass
+class Writer:
+    """Translates the steps of one stage that concern one tensor."""
+
+    plan: Plan
+    tensor: PlanTensor
+    at: Guard = ALWAYS
+    families: dict[tuple[str, str], str] = field(default_factory=dict)
+    terms: list[Term] = field(default_factory=list)
+
+    @property
+    def copies(self) -> Copies:
+        return Copies(self.tensor)
+
+    @property
+    def coefficient(self) -> str:
+        axes = [a for a in self.plan.mean_axes if a != MICRO or self.looped]
+        return f"1/({'*'.join(axes)})" if axes else "1"
+
+    @property
+    def looped(self) -> bool:
+        return self.plan.micro != 1
+
+    def section(self, steps: Iterable[Step]) -> list[ElementStep]:
+        result: list[ElementStep] = []
+        for step in steps:
+            for made in self.step(step):
+                if not (isinstance(made, Use) and result and result[-1] == made):
+                    result.append(made)
+        return result
+
+    def step(self, step: Step) -> list[ElementStep]:
+        match step:
+            case Run():
+                return self.run(step) if self.tensor.name in step.params else []
+            case Transfer():
+                return [s for i in self.mine(step.items) for s in self.transfer(step, i)]
+            case Local(action=Action.TICK):
+                return []
+            case Local():
+                return [s for i in self.mine(step.items) for s in self.local(step, i)]
+
+    def mine(self, items: Sequence[Item]) -> list[Item]:
+        kinds = (What.PARAMETER, What.GRADIENT)
+        return [i for i in items if i.name == self.tensor.name and i.what in kinds]
+
+    # uses and contributions
+
+    def run(self, run: Run) -> list[ElementStep]:
+        use = Use(self.copies.used, g=self.at, why=f"{run.kind} {_direction(run)}")
+        if not run.backward or not self.tensor.trainable:
+            return [use]
+        return [use, self.source(run, run.uses[run.params.index(self.tensor.name)])]
+
+    def source(self, run: Run, use: Layout) -> ElementStep:
+        """The contribution of one use; on own axes that carry data, the ranks' sum already."""
+        known = len(self.families)
+        fed = [a for e in use if e.on.kind is Kind.REPLICATED for a in e.axes]
+        summed = tuple(sorted(set(shard_axes(use)) & set(self.plan.mean_axes)))
+        loops = [MICRO] if self.looped else []
+        over = tuple(sorted({*fed, *summed})) + tuple(loops)
+        family = self.families.setdefault((run.kind, run.out), f"c{known}")
+        if len(self.families) > known:
+            self.terms.append(Term(family, over, self.coefficient))
+        return Source(
+            FRESH,
+            family,
+            over,
+            summed,
+            held(use),
+            add=known > 0,
+            g=self.at,
+            why=f"{run.kind} backward",
+        )
+
+    # traffic
+
+    def transfer(self, step: Transfer, item: Item) -> list[ElementStep]:
+        if step.kind is Collective.HOST:
+            return []
+        if item.what is What.PARAMETER:
+            return self.parameter(step, item)
+        buffer = FRESH if item.buffer is Buffer.MICRO else TOTAL
+        why = _why(step)
+        axes = tuple(axis.partition(":")[0] for axis in step.axes)
+        match step.kind:
+            case Collective.REDUCE_SCATTER:
+                new = lost(item.after, item.before)
+                return [s for e in new for s in scattered(buffer, e, why)]
+            case Collective.ALL_GATHER:
+                return gathered(buffer, lost(item.before, item.after), why)
+            case _:
+                return [Reduce(buffer, axes, why=why)]
+
+    def parameter(self, step: Transfer, item: Item) -> list[ElementStep]:
+        """A gather before use, or the publication of updated parameters."""
+        publish = item.buffer is Buffer.STORED
+        target, source = (STORED, self.copies.master) if publish else (WHOLE, STORED)
+        start = self.tensor.optimizer if publish else self.tensor.stored
+        first: list[ElementStep] = []
+        if item.before == start and target != source:
+            first = [Move(target, source, why=_why(step))]
+        return first + gathered(target, lost(item.before, item.after), _why(step))
+
+    # local steps
+
+    def local(self, step: Local, item: Item) -> list[ElementStep]:
+        why = step.why
+        match step.action:
+            case Action.RELEASE if self.copies.used == WHOLE:
+                return [Init(WHOLE, "released", held=held(self.tensor.use), why=why)]
+            case Action.ACCUMULATE:
+                return self.accumulate(step)
+            case Action.SCALE:
+                buffer = FRESH if item.buffer is Buffer.MICRO else TOTAL
+                return [Scale(buffer, self.factor(step), why=why)]
+            case Action.SLICE:
+                return sliced(TOTAL, lost(item.after, item.before), why)
+            case Action.UPDATE:
+                return [Update(self.copies.master, TOTAL, why=why)]
+            case _:
+                return []
+
+    def factor(self, step: Local) -> str:
+        return step.factor if self.looped else step.factor.replace(f"*{MICRO}", "")
+
+    def accumulate(self, step: Local) -> list[ElementStep]:
+        if not self.looped or step.overwrite:
+            return [Move(TOTAL, FRESH, why=step.why)]
+        first, later = Guard(turns=((MICRO, "first"),)), Guard(turns=((MICRO, "!first"),))
+        return [
+            Move(TOTAL, FRESH, g=first, why=step.why),
+            Move(TOTAL, FRESH, add=True, g=later, why=step.why),
+        ]
+
+
+def _direction(run: Run) -> str:
+    return "backward" if run.backward else "forward"
+
+
+def _why(step: Transfer) -> str:
+    return f"{step.kind.value} over {'*'.join(step.axes)}: {step.why}"
+
+
+def project_tensor(plan: Plan, stage: Stage, tensor: PlanTensor) -> Program:
+    """The element program of a tensor that one stage uses."""
+    writer = Writer(plan, tensor)
+    body = _body(writer, stage)
+    return _program(plan, writer.terms, list(writer.copies.declared()), body)
+
+
+def _body(writer: Writer, stage: Stage) -> list[ElementStep]:
+    before = writer.section(stage.before)
+    passes = writer.section((*stage.forward, *stage.backward))
+    after = writer.section(stage.after)
+    looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writer.looped else passes
+    return [*before, *looped, *after]
+
+
+def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
+    """A tensor with a copy on the first and on the last stage, as one program.
+
+    Both copies are one buffer; the positions between them hold nothing that is read.
+    """
+    axis = plan.pipeline
+    ends = [s for s in stages if any(t.name == name for t in s.tensors)]
+    tensor = next(t for t in ends[0].tensors if t.name == name)
+    families: dict[tuple[str, str], str] = {}
+    terms: list[Term] = []
+    writers = [
+        Writer(plan, tensor, Guard(at=((axis, position),)), families, terms)
+        for position in ("first", "last")
+    ]
+    passes: list[ElementStep] = [Move(FRESH, FRESH, coef="0", why="no contribution yet")]
+    for writer, stage in zip(writers, ends, strict=True):
+        passes += _uses(writer, stage)
+    passes += _rest(writers[0], ends[0])
+    looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writers[0].looped else passes
+    body = [*writers[0].section(ends[0].before), *looped, *writers[0].section(ends[0].after)]
+    return _program(plan, terms, list(writers[0].copies.declared()), body)
+
+
+def _uses(writer: Writer, stage: Stage) -> list[ElementStep]:
+    """Gathers, uses and contributions of one end; contributions add up."""
+    steps = writer.section((*stage.forward, *stage.backward))
+    return [
+        Source(s.dst, s.family, s.over, s.summed, s.held, True, s.factor, g=s.g, why=s.why)
+        if isinstance(s, Source)
+        else s
+        for s in steps
+        if not _reduces(s)
+    ]
+
+
+def _rest(writer: Writer, stage: Stage) -> list[ElementStep]:
+    """Reductions and accumulation inside the loop, the same program on both ends."""
+    return [s for s in writer.section(stage.backward) if _reduces(s)]
+
+
+def _reduces(step: ElementStep) -> bool:
+    return (isinstance(step, Reduce) and step.buf == FRESH) or (
+        isinstance(step, Move) and step.src == FRESH
+    )
+
+
+def _program(
+    plan: Plan, terms: Sequence[Term], buffers: list[Copy], body: list[ElementStep]
+) -> Program:
+    """Axes are those the program names; one training step repeats."""
+    param = Param("W", tuple(terms))
+    steps = (Loop(STEP, (*body, Tick())),)
+    loops = (STEP, MICRO) if plan.micro != 1 else (STEP,)
+    axes = tuple(a for a in plan.mesh.names if a in _named(terms, buffers, body))
+    return Program(axes, loops, (param,), tuple(buffers), steps)
+
+
+def _named(terms: Sequence[Term], buffers: Sequence[Copy], body: Sequence[ElementStep]) -> set[str]:
+    names = {a for t in terms for a in t.over} | {a for b in buffers for a, _ in b.held}
+    for step in _flat(body):
+        names |= {a for a, _ in step.g.at}
+        if isinstance(step, Reduce):
+            names |= set(step.axes)
+    for term in terms:
+        names |= set(term.coef.replace("(", " ").replace(")", " ").replace("*", " ").split())
+    return names
+
+
+def _flat(steps: Iterable[ElementStep]) -> Iterator[ElementStep]:
+    for step in steps:
+        yield step
+        if isinstance(step, Loop):
+            yield from _flat(step.body)

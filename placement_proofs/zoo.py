@@ -1,0 +1,108 @@
+"""Models by name or from a file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.model import Model
+from placement_proofs.models import Shape, abstract, perceptron, transformer
+
+DENSE = Shape(32, 4096, 32, 8, 14336, 128256, 8192)
+"""A dense decoder of 8.0e9 parameters with grouped-query attention."""
+MOE = Shape(32, 4096, 32, 8, 14336, 32000, 8192, experts=8)
+"""The same with 8 experts a layer."""
+TINY = Shape()
+
+NAMES: Mapping[str, Shape] = {"dense": DENSE, "moe": MOE, "tiny": TINY}
+"""Shapes by name; ``abstract`` and ``perceptron`` are models without one."""
+
+
+def named(name: str) -> Model | None:
+    """A built-in model, or ``None``."""
+    if name == "abstract":
+        return abstract()
+    if name == "perceptron":
+        return perceptron()
+    shape = NAMES.get(name)
+    return transformer(shape, name=name, folded=True) if shape else None
+
+
+def load_model(text: str) -> Model:
+    """A built-in model by name, or a TOML file whose keys are the fields of :class:`Shape`.
+
+    A file may build on a name: ``base = "dense"``. ``parameters = 7.5e9`` alone is the abstract
+    model of that many elements.
+
+    Raises:
+        IllFormed: no such model, an unknown key, or a value that is not a positive integer.
+    """
+    model = named(text)
+    if model is not None:
+        return model
+    path = Path(text)
+    if path.suffix != ".toml" or not path.is_file():
+        raise IllFormed(
+            "--model",
+            repr(text),
+            f"a model is {', '.join([*NAMES, 'abstract', 'perceptron'])} or a TOML file",
+            "name one of them or give the path of a file with layers, hidden, heads, ...",
+        )
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+    return model_from(table.get("model", table), str(path))
+
+
+def model_from(table: Mapping[str, object], place: str) -> Model:
+    """A model from a table of shape fields."""
+    values = dict(table)
+    psi = values.pop("parameters", None)
+    if psi is not None:
+        if not isinstance(psi, int | float) or not psi >= 1 or values:
+            raise IllFormed(
+                place,
+                f"parameters = {psi!r}",
+                "the abstract model has a positive number of parameters and no shape",
+                "write parameters = 7.5e9, or the shape instead",
+            )
+        return abstract(int(psi))
+    base = NAMES.get(str(values.pop("base", "tiny")), TINY)
+    known = {f.name: f.type for f in fields(Shape)}
+    for key, value in values.items():
+        _check_field(place, key, value, known)
+    shape = replace(base, **values)  # type: ignore[arg-type]
+    _check_shape(place, shape)
+    return transformer(shape, name=Path(place).stem, folded=True)
+
+
+def _check_field(place: str, key: str, value: object, known: Mapping[str, object]) -> None:
+    if key not in known:
+        raise IllFormed(
+            f"{place}: {key}", repr(value), f"a shape has {', '.join(known)}", "rename or remove it"
+        )
+    flag = known[key] == "bool"
+    if isinstance(value, bool) != flag or (
+        not flag and not (isinstance(value, int) and 0 <= value <= 10**9)
+    ):
+        raise IllFormed(
+            f"{place}: {key}",
+            repr(value),
+            "true or false" if flag else "a whole number",
+            f"write {key} = {'true' if flag else 8}",
+        )
+
+
+def _check_shape(place: str, shape: Shape) -> None:
+    counts = (shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.sequence)
+    if min(counts) < 1 or shape.hidden % shape.heads or shape.heads % shape.kv_heads:
+        raise IllFormed(
+            place,
+            f"hidden {shape.hidden}, heads {shape.heads}, kv_heads {shape.kv_heads}",
+            "heads divide the hidden size and key-value heads divide heads; all are at least 1",
+            "correct the shape",
+        )
