@@ -36,9 +36,7 @@ class Importer:
 
 
 IMPORTERS = (
-    Importer(
-        "deepspeed", (".json", ".hjson"), read_hjson, deepspeed.claims, deepspeed.describe
-    ),
+    Importer("deepspeed", (".json", ".hjson"), read_hjson, deepspeed.claims, deepspeed.describe),
     Importer(
         "accelerate", (".yaml", ".yml", ".json"), read_yaml, accelerate.claims, accelerate.describe
     ),

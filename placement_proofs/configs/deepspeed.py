@@ -6,7 +6,7 @@ experts and checkpointing live in a program's code; the file cannot tell them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from placement_proofs import strategies
 from placement_proofs.composition import compose
 from placement_proofs.configs import batch as batches
 from placement_proofs.configs import deepspeed_keys as keys
-from placement_proofs.configs.document import Block, Section
+from placement_proofs.configs.document import Block, Item, Section
 from placement_proofs.configs.notes import RANKS, Notes, World, data_ranks
 from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.errors import IllFormed
@@ -132,14 +132,18 @@ def _stage(section: Section) -> tuple[Section, int]:
     """The ZeRO block and its stage; ``true`` in its place is the old form of stage 1."""
     old = section.raw("zero_optimization")
     if isinstance(old, bool):
-        return Section(section.file, Block(section.line("zero_optimization"))), int(old)
+        line = section.line("zero_optimization")
+        items = {"stage": Item(int(old), line, "zero_optimization")}
+        return Section(section.file, Block(line, items), ("zero_optimization",)), int(old)
     zero = section.section("zero_optimization")
     if isinstance(zero.raw("stage"), tuple):
         rule = "a list of stages is a search by the autotuner, not one placement"
         zero.refuse("stage", rule, "write the stage that the autotuner chose")
     stage = zero.integer("stage", 0) or 0
     if stage > 3:
-        zero.refuse("stage", "a stage is 0, 1, 2 or 3 (DeepSpeed runtime/zero/config.py)", "write 3")
+        zero.refuse(
+            "stage", "a stage is 0, 1, 2 or 3 (DeepSpeed runtime/zero/config.py)", "write 3"
+        )
     return zero, stage
 
 
@@ -152,7 +156,9 @@ def _tensor_degree(section: Section) -> int:
 
 def _degrees(setup: Setup, notes: Notes) -> None:
     notes.take("zero_stage", setup.stage, setup.zero, "stage")
-    notes.add("dp", setup.dp, "unknown" if setup.dp == RANKS else "derived", "", "world / (tp * sp)")
+    notes.add(
+        "dp", setup.dp, "unknown" if setup.dp == RANKS else "derived", "", "world / (tp * sp)"
+    )
     notes.take("tp", setup.tp, setup.section, "tensor_parallel")
     notes.take("sp", setup.sp, setup.section, "sequence_parallel_size")
 
@@ -165,8 +171,8 @@ def _data(setup: Setup, notes: Notes) -> tuple[Strategy, ...]:
         notes.take("hpz_group", setup.hpz, setup.zero, "zero_hpz_partition_size")
         notes.assume(
             "hpZ keeps a second 16-bit copy of the parameters, sharded over "
-            f"{setup.hpz} ranks, and gathers it in the backward pass; the composition has the first "
-            "copy only and takes the second to be fresh"
+            f"{setup.hpz} ranks, and gathers it in the backward pass; the composition has the "
+            "first copy only and takes the second to be fresh"
         )
     if setup.sp == 1 or setup.stage == 0:
         return (_ZERO[setup.stage](dp=setup.dp),)
@@ -206,7 +212,9 @@ def _others(setup: Setup, notes: Notes) -> tuple[Strategy, ...]:
     if setup.sp > 1:
         parts.append(strategies.ulysses(sp=setup.sp))
     if setup.section.section("expert_parallel").flag("enabled"):
-        notes.assume("expert_parallel is not in the composition: experts are placed as other layers")
+        notes.assume(
+            "expert_parallel is not in the composition: experts are placed as other layers"
+        )
     return tuple(parts)
 
 
@@ -237,7 +245,7 @@ def merged_offload(devices: Mapping[str, str], notes: Notes) -> tuple[Strategy, 
 
 def _dtypes(setup: Setup, notes: Notes) -> Dtypes:
     section = setup.section
-    bf16 = section.section("bf16" if "bf16" in section else "bfloat16")
+    bf16 = section.section("bfloat16" if "bfloat16" in section else "bf16")
     fp16 = section.section("fp16")
     undecided = fp16.is_auto("enabled") or bf16.is_auto("enabled")
     compute = "bf16" if bf16.flag("enabled") else "fp16" if fp16.flag("enabled") else "fp32"
@@ -258,7 +266,7 @@ def _dtypes(setup: Setup, notes: Notes) -> Dtypes:
 def _sizes(setup: Setup, notes: Notes, model: Model | None) -> None:
     """Bucket sizes in elements; ``auto`` follows the hidden size where an integration fills it."""
     hidden = model.dims.get("h") if model else None
-    rules = {
+    rules: Mapping[str, Callable[[int], int]] = {
         "reduce_bucket_size": lambda h: h * h,
         "prefetch_bucket_size": lambda h: int(0.9 * h * h),
         "param_persistence_threshold": lambda h: 10 * h,

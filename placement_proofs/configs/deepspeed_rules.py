@@ -19,15 +19,18 @@ def check(setup: Setup, notes: Notes) -> None:
 
 
 def _known_keys(setup: Setup, notes: Notes) -> None:
-    if not setup.filled:
-        for key in set(setup.section) - keys.TOP:
-            _unknown(setup.section, key, keys.TOP, "ignored", "runtime/config.py", notes)
-    for key in set(setup.zero) - keys.ZERO:
+    for key in _others(setup.section, keys.TOP):
+        _unknown(setup.section, key, keys.TOP, "ignored", "runtime/config.py", notes)
+    for key in _others(setup.zero, keys.ZERO):
         _unknown(setup.zero, key, keys.ZERO, "rejected", "runtime/config_utils.py", notes)
     for name, known in keys.OFFLOAD.items():
         block = setup.zero.section(name)
-        for key in set(block) - known:
+        for key in _others(block, known):
             _unknown(block, key, known, "rejected", "runtime/config_utils.py", notes)
+
+
+def _others(section: Section, known: frozenset[str]) -> list[str]:
+    return [key for key in section if key not in known]
 
 
 def _unknown(
@@ -113,7 +116,9 @@ def _partial_offload(setup: Setup, notes: Notes) -> None:
         return
     if ratio < 1 and setup.stage == 3:
         notes.take("offload_optimizer_ratio", ratio, block, "ratio")
-        notes.assume(f"{ratio:.0%} of the optimizer state is offloaded; the composition offloads all")
+        notes.assume(
+            f"{ratio:.0%} of the optimizer state is offloaded; the composition offloads all"
+        )
     elif (ratio < 1 or block.flag("super_offload")) and setup.stage:
         notes.find(
             "ignored",
@@ -274,6 +279,15 @@ def _tensor(setup: Setup, notes: Notes) -> None:
         )
 
 
+def _sequence(setup: Setup, notes: Notes) -> None:
+    key = "seq_parallel_communication_data_type"
+    if key in setup.section and setup.sp == 1:
+        notes.assume(
+            f"{setup.section.place(key)}: the program may set a sequence-parallel degree; it is "
+            "not in the file, and the composition has none"
+        )
+
+
 def _pipeline(setup: Setup, notes: Notes) -> None:
     if "pipeline" not in setup.section:
         return
@@ -298,7 +312,7 @@ def _auto(setup: Setup, notes: Notes) -> None:
         return
     places = _autos(setup.section)
     if places:
-        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        more = f" and in {len(places) - 1} other places" if len(places) > 1 else ""
         notes.find(
             "unlikely",
             "auto needs a filler",
@@ -332,6 +346,7 @@ RULES: tuple[Callable[[Setup, Notes], None], ...] = (
     _checkpointing,
     _elastic,
     _tensor,
+    _sequence,
     _pipeline,
     _quantised,
     _auto,

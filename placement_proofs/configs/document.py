@@ -21,11 +21,16 @@ Scalar: TypeAlias = bool | int | float | str | None
 
 @dataclass(frozen=True)
 class Item:
-    """A value and its line; ``shown`` replaces its key path where the value was moved."""
+    """A value and its line.
+
+    Where an importer moved the value, ``shown`` is the key path in the file; where it supplied a
+    default of the framework, ``given`` is false.
+    """
 
     value: Value
     line: int
     shown: str = ""
+    given: bool = True
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,11 @@ _TEMPLATE = re.compile(r"\$\{?\w|\$\(|\{\{|<[\w -]+>|%\(\w")
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9_]{2,}\W*\Z")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?\Z")
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as a set of keys."""
+    return frozenset(text.split())
 
 
 def is_placeholder(word: str) -> bool:
@@ -103,7 +113,7 @@ class Section:
 
     def __contains__(self, key: str) -> bool:
         item = self.block.items.get(key)
-        return item is not None and item.value is not None
+        return item is not None and item.given and item.value is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.block.items)

@@ -30,7 +30,7 @@ class _Reader:
     """hjson's decoder with its object parser replaced by one that keeps lines."""
 
     def __init__(self, text: str, file: str) -> None:
-        from hjson import decoder
+        from hjson import decoder  # type: ignore[import-untyped]
 
         self.hjson = decoder
         self.file = file

@@ -82,8 +82,8 @@ class Imported:
     """A configuration file as a composition.
 
     ``repr(imported.composition)`` is the expression that can be edited. A size that the file leaves
-    open is a symbol in it (``N`` for data-parallel ranks, ``M`` for micro-batches). ``world`` is the
-    number of ranks, or ``None``. ``assumptions`` are what the composition does not say exactly.
+    open is a symbol in it (``N`` for data-parallel ranks, ``M`` for micro-batches). ``world`` is
+    the number of ranks, or ``None``. ``assumptions`` are what the composition does not say exactly.
     """
 
     format: str

@@ -30,7 +30,7 @@ class _Reader:
         self.yaml = yaml
         self.file = file
         self.events: Iterator[Any] = yaml.parse(text, Loader=_loader(yaml))
-        self.resolver = yaml.resolver.Resolver()
+        self.resolver: Any = yaml.resolver.Resolver()
         self.constructor = yaml.constructor.SafeConstructor()
         self.anchors: dict[str, tuple[Value, int]] = {}
         self.nodes = 0
@@ -103,7 +103,9 @@ class _Reader:
             value = self.constructor.construct_object(node)
         except (self.yaml.YAMLError, ValueError, OverflowError, ArithmeticError):
             rule = "values are text, numbers, true, false and null"
-            raise self.refuse(event, f"{tag} {event.value!r}"[:80], rule, "write it as text") from None
+            raise self.refuse(
+                event, f"{tag} {event.value!r}"[:80], rule, "write it as text"
+            ) from None
         return value if isinstance(value, bool | int | float | str | None) else event.value
 
     def _sequence(self) -> tuple[Value, ...]:

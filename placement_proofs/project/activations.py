@@ -89,6 +89,19 @@ def _messages(plan: Plan, stage: Stage) -> Iterator[tuple[str, Edge]]:
             yield item.name, Edge(plan.pipeline, here, INVARIANT, moves, backward)
 
 
+def _needed(steps: list[Step]) -> list[str]:
+    """Converted values that a step of the phase reads or makes."""
+    names: dict[str, None] = {}
+    for step in steps:
+        if isinstance(step, Transfer | Local):
+            for item in step.items:
+                if item.what in KINDS and item.name != item.out:
+                    names[max(item.name, item.out, key=len)] = None
+        else:
+            names |= dict.fromkeys(n for n in step.ins if "@" in n)
+    return list(names)
+
+
 def _edge(plan: Plan, steps: list[Step], out: str, backward: bool) -> Iterator[tuple[str, Edge]]:
     source = out.rpartition("@")[0]
     axis = out.rpartition("@")[2].partition(":")[0]
