@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol, TypeAlias, TypeVar
 
 Dim: TypeAlias = int | str
@@ -88,6 +89,14 @@ class Sizes(Protocol[N]):
         """The maximum; zero when there is none."""
         ...
 
+    def ratio(self, a: N, b: N) -> N | Fraction:
+        """``a / b``, exact."""
+        ...
+
+    def total_exact(self, values: Sequence[N | Fraction]) -> N | Fraction:
+        """The sum of exact quotients."""
+        ...
+
 
 @dataclass(frozen=True)
 class IntSizes:
@@ -134,3 +143,11 @@ class IntSizes:
 
     def largest(self, values: Sequence[int]) -> int:
         return max(values, default=0)
+
+    def ratio(self, a: int, b: int) -> int | Fraction:
+        whole, rest = divmod(a, b)
+        return Fraction(a, b) if rest else whole
+
+    def total_exact(self, values: Sequence[int | Fraction]) -> int | Fraction:
+        result = sum(values)
+        return int(result) if result.denominator == 1 else result

@@ -33,3 +33,15 @@ class Profile:
 
 
 PAPER = Profile()
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        PAPER,
+        Profile("torch-fsdp2", root_spans_step=True),
+        Profile("torch-fsdp1", root_spans_step=True, keep_last_unit=True),
+        Profile("torch-zero1", scatter_gradients=False),
+        Profile("torch-tp", share_inputs=False),
+    )
+}
+"""Profiles by name; each differs from the paper's plan only in the facts it names."""

@@ -77,9 +77,13 @@ def read_text(path: Path) -> str:
             raise IllFormed(str(path), "no regular file", "a configuration is a file", "check it")
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
+    except IllFormed:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "a path that names no file"
-        raise IllFormed(repr(str(path)), reason, "the file must be readable", "check it") from None
+        raise IllFormed(
+            repr(str(path))[:200], reason, "the file must be readable", "check it"
+        ) from None
     if len(raw) > MAX_BYTES:
         raise IllFormed(
             name, "more than 10 MB", "a configuration is a few kilobytes", "is this the right file?"
@@ -150,7 +154,8 @@ class Section:
             value = Block(self.line(key))
         if not isinstance(value, Block):
             self.refuse(key, "a block of keys and values belongs here", "indent its keys below it")
-        return Section(self.file, value, (*self.path, key))
+        begun = Block(self.line(key), value.items, value.repeated)
+        return Section(self.file, begun, (*self.path, key))
 
     def integer(self, key: str, default: int | None = None, *, least: int = 0) -> int | None:
         """A whole number; ``5e8``, ``"1e9"`` and ``"8"`` count; ``auto`` and null are absent."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from placement_proofs.derive.stages import Body
 from placement_proofs.derive.types import Apply, Convert, Node, Typed
-from placement_proofs.layout import Collective, Entry, Layout, Local, On, conversion, dual_layout
+from placement_proofs.layout import REPLICATED, Collective, Entry, Layout, Local, On, conversion, dual_layout
 from placement_proofs.mesh import Dim
 from placement_proofs.model import BACKWARD_READS, Model
 from placement_proofs.placement import Mode, Placement, State
@@ -164,9 +164,12 @@ class _Program:
         return Transfer(move, (node.axis,), (item,), where, self.label(node, why))
 
     def label(self, node: Convert, why: str) -> str:
+        return f"ring attention: {why}" if self.passes_by(node) else why
+
+    def passes_by(self, node: Convert) -> bool:
+        """Keys and values that go round a ring: no rank keeps them, backward sends them again."""
         flow = next(f for f in self.placement.flows if f.axis == node.axis)
-        ring = flow.attention == "ring" and node.after.kind.value == "R"
-        return f"ring attention: {why}" if ring else why
+        return flow.attention == "ring" and node.after == REPLICATED
 
     # backward
 
@@ -218,7 +221,8 @@ class _Program:
         if "block" in groups and nodes and _block(nodes[0]).startswith("layer"):
             inside = {_out(n) for n in nodes[:-1]}
             return inside | {name for n in nodes for name in _internals(n)}
-        return {
+        passing = {n.out for n in nodes if isinstance(n, Convert) and self.passes_by(n)}
+        return passing | {
             name
             for n in nodes
             if isinstance(n, Apply) and n.op.kind in groups

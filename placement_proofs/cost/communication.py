@@ -1,0 +1,177 @@
+"""Communication: bytes that a rank sends in one training step, by collective and axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic, TypeAlias, TypeVar
+
+from placement_proofs.cost.convention import STATISTIC_BYTES, Convention
+from placement_proofs.cost.measure import Measure, at, largest
+from placement_proofs.cost.memory import largest_position
+from placement_proofs.cost.terms import Term, plain
+from placement_proofs.cost.walk import Visit, named_position, position_at, visits
+from placement_proofs.layout import Collective, positions
+from placement_proofs.mesh import IntSizes, Sizes
+from placement_proofs.plan import RING, Buffer, Item, Plan, Position, Transfer, What
+
+N = TypeVar("N")
+Key: TypeAlias = tuple[str, tuple[str, ...]]
+"""A collective and its axes."""
+
+
+@dataclass(frozen=True)
+class Communication(Generic[N]):
+    """Traffic of one rank in one training step (bytes sent, ring algorithms).
+
+    Attributes:
+        convention: the bytes per element in force.
+        position: the pipeline position of the rank.
+        terms: one for each transfer of the plan.
+        by: totals by collective and axes; host-link traffic is not in it.
+        by_phase: the same by collective, axes and phase.
+        total: bytes sent to other ranks.
+        host: bytes over the link to the host, both ways.
+    """
+
+    convention: Convention
+    position: str
+    terms: tuple[Term[N], ...]
+    by: Mapping[Key, N | Fraction]
+    by_phase: Mapping[tuple[str, tuple[str, ...], str], N | Fraction]
+    total: N | Fraction
+    host: N | Fraction
+
+    def to_json(self) -> dict[str, object]:
+        """Totals and terms; bytes are integers, floats where they are not whole, or formulas."""
+        return {
+            "convention": self.convention.to_json(),
+            "position": self.position,
+            "bytes": [
+                {"collective": kind, "axes": list(axes), "bytes": plain(sent)}
+                for (kind, axes), sent in self.by.items()
+            ],
+            "total": plain(self.total),
+            "host": plain(self.host),
+            "terms": [term.to_json() for term in self.terms],
+        }
+
+
+def communication(
+    plan: Plan, sizes: Sizes[N], convention: Convention, position: str | None = None
+) -> Communication[N]:
+    """The traffic of the ranks of a pipeline position.
+
+    The position is the one with the largest memory unless it is named. Uneven shards: the payloads
+    of the rank with the largest shards.
+
+    Raises:
+        IllFormed: the plan has no position of that name.
+    """
+    if position is None:
+        where = largest_position(plan, sizes, convention)
+    else:
+        where = named_position(plan, position)
+    return _communication(plan, largest(sizes), convention, where)
+
+
+def communication_at(
+    plan: Plan, sizes: IntSizes, convention: Convention, coordinates: Mapping[str, int]
+) -> Communication[int]:
+    """The traffic of the one rank at ``coordinates``, to the byte."""
+    where = position_at(plan, sizes, coordinates)
+    return _communication(plan, at(sizes, coordinates), convention, where)
+
+
+def _communication(
+    plan: Plan, measure: Measure[N], convention: Convention, position: Position
+) -> Communication[N]:
+    terms = tuple(
+        _term(visit, visit.step, measure, convention)
+        for visit in visits(plan, measure.sizes, position)
+        if isinstance(visit.step, Transfer)
+    )
+    sent = [t for t in terms if t.what != Collective.HOST.value]
+    hosted = [t.bytes for t in terms if t.what == Collective.HOST.value]
+    by = _totals(sent, lambda t: (t.what, t.axes), measure.sizes)
+    return Communication(
+        convention,
+        position.name,
+        terms,
+        by,
+        _totals(sent, lambda t: (t.what, t.axes, t.phase), measure.sizes),
+        measure.sizes.total_exact(list(by.values())),
+        measure.sizes.total_exact(hosted),
+    )
+
+
+K = TypeVar("K")
+
+
+def _totals(
+    terms: list[Term[N]], key: Callable[[Term[N]], K], sizes: Sizes[N]
+) -> dict[K, N | Fraction]:
+    groups: dict[K, list[N | Fraction]] = {}
+    for term in terms:
+        groups.setdefault(key(term), []).append(term.bytes)
+    return {k: sizes.total_exact(values) for k, values in groups.items()}
+
+
+def _term(
+    visit: Visit[N], step: Transfer, measure: Measure[N], convention: Convention
+) -> Term[N]:
+    sizes = measure.sizes
+    parts = [_payload(item, step, measure, convention) for item in step.items]
+    payload = sizes.total(parts)
+    return Term(
+        step.kind.value,
+        step.axes,
+        step.where.phase.value,
+        visit.section,
+        step.where.unit,
+        step.where.block,
+        step.why,
+        tuple(item.name for item in step.items),
+        visit.times,
+        payload,
+        ring(step.kind, step.axes, sizes.product([payload, visit.times]), sizes),
+    )
+
+
+def ring(
+    kind: Collective, axes: tuple[str, ...], payload: N, sizes: Sizes[N]
+) -> N | Fraction:
+    """Bytes that a rank sends for a payload of so many bytes (the semantics page, section 6)."""
+    factor, cyclic = RING[kind]
+    if not cyclic:
+        return payload
+    ranks = positions(axes, sizes)
+    others = sizes.difference(ranks, sizes.dim(1))
+    return sizes.ratio(sizes.product([sizes.dim(factor), others, payload]), ranks)
+
+
+def _payload(item: Item, step: Transfer, measure: Measure[N], convention: Convention) -> N:
+    """The full tensor on the axes of the transfer; for all-to-all the rank's part (bytes)."""
+    match step.kind:
+        case Collective.ALL_GATHER:
+            count = measure.padded(item.shape, item.after, item.before, step.axes)
+        case Collective.REDUCE_SCATTER:
+            count = measure.padded(item.shape, item.before, item.after, step.axes)
+        case _:
+            count = measure.elements(item.shape, item.before)
+    return measure.sizes.product([count, measure.sizes.dim(width(item, convention))])
+
+
+def width(item: Item, convention: Convention) -> int:
+    """Bytes of one element of an item on its way."""
+    match item.what:
+        case What.PARAMETER:
+            gathered = item.buffer is Buffer.GATHERED
+            return convention.gathered if gathered else convention.parameter
+        case What.GRADIENT:
+            return convention.reduction
+        case What.ACTIVATION | What.COTANGENT:
+            return convention.activation
+        case What.STATISTIC:
+            return STATISTIC_BYTES

@@ -1,0 +1,196 @@
+"""What the user gave: an expression, a composition file, an element program, or a config file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_proofs.composition import Composition, parse
+from placement_proofs.errors import IllFormed
+from placement_proofs.model import Model
+from placement_proofs.profile import PROFILES, Profile
+from placement_proofs.zoo import load_model, model_from, named
+
+if TYPE_CHECKING:
+    from placement_proofs.configs import Imported
+    from placement_proofs.program import Program
+
+MAX_BYTES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be checked: a composition on a model with deviations, or an element program."""
+
+    text: str
+    composition: Composition | None = None
+    model: Model | None = None
+    profile: Profile = PROFILES["paper"]
+    deviations: tuple[str, ...] = ()
+    program: Program | None = None
+    imported: Imported | None = None
+
+    def composed(self) -> tuple[Composition, Model]:
+        """The composition and its model.
+
+        Raises:
+            IllFormed: the subject is an element program.
+        """
+        if self.composition is None or self.model is None:
+            raise IllFormed(
+                self.text,
+                "an element program",
+                "it has no placement, hence no cost or simulation",
+                "give a composition",
+            )
+        return self.composition, self.model
+
+
+def read_subject(
+    text: str,
+    *,
+    model: str | None = None,
+    profile: str = "paper",
+    without: Sequence[str] = (),
+    world: int | None = None,
+    format: str | None = None,
+) -> Subject:
+    """Read an expression or a file. ``without`` lists deviations from the derived plan.
+
+    Raises:
+        IllFormed: the text, the file or an option has no meaning.
+    """
+    if profile not in PROFILES:
+        raise IllFormed(
+            "--profile", repr(profile), f"profiles are {', '.join(PROFILES)}", "name one of them"
+        )
+    facts = PROFILES[profile]
+    if not _is_path(text):
+        composition = parse(text)
+        chosen = _model(composition, model)
+        return Subject(repr(composition), composition, chosen, facts, tuple(without))
+    path = _existing(text)
+    if path.suffix == ".toml" and format is None:
+        table = _toml(path)
+        if "program" in table:
+            from placement_proofs.program_text import load_program
+
+            return Subject(str(path), program=load_program(path))
+        if "composition" in table:
+            return _composition_file(path, table, model, facts, without)
+    return _config(path, model, facts, without, world, format)
+
+
+def _is_path(text: str) -> bool:
+    suffixes = (".toml", ".json", ".yaml", ".yml", ".sh", ".sbatch", ".slurm", ".py")
+    return text.endswith(suffixes) or (len(text) < 4096 and "(" not in text and Path(text).exists())
+
+
+def _existing(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise IllFormed(text, "no such file", "a file to check must exist", "correct the path")
+    if path.stat().st_size > MAX_BYTES:
+        raise IllFormed(
+            text,
+            f"{path.stat().st_size:,} bytes",
+            f"configuration files have at most {MAX_BYTES:,} bytes",
+            "give the configuration, not a log or a checkpoint",
+        )
+    return path
+
+
+def _toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+
+
+def _composition_file(
+    path: Path,
+    table: Mapping[str, Any],
+    model: str | None,
+    facts: Profile,
+    without: Sequence[str],
+) -> Subject:
+    known = {"composition", "model", "profile", "without"}
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise IllFormed(
+            f"{path}: {unknown[0]}",
+            repr(table[unknown[0]])[:60],
+            f"a composition file has {', '.join(sorted(known))}",
+            "rename or remove it",
+        )
+    composition = parse(_text(path, table, "composition"), place=str(path))
+    own = table.get("model")
+    if model is None and isinstance(own, dict):
+        chosen = model_from(own, f"{path}: model")
+    else:
+        chosen = _model(composition, model or (str(own) if own else None))
+    if "profile" in table:
+        name = _text(path, table, "profile")
+        if name not in PROFILES:
+            raise IllFormed(
+                f"{path}: profile", repr(name), f"profiles are {', '.join(PROFILES)}", "name one"
+            )
+        facts = PROFILES[name]
+    extra = table.get("without", [])
+    if not isinstance(extra, list) or not all(isinstance(e, str) for e in extra):
+        raise IllFormed(
+            f"{path}: without", repr(extra)[:60], "a list of texts", 'write ["drop ..."]'
+        )
+    return Subject(repr(composition), composition, chosen, facts, (*extra, *without))
+
+
+def _text(path: Path, table: Mapping[str, Any], key: str) -> str:
+    value = table[key]
+    if not isinstance(value, str):
+        raise IllFormed(f"{path}: {key}", repr(value)[:60], "a text", f'write {key} = "..."')
+    return value
+
+
+def _model(composition: Composition, model: str | None) -> Model:
+    """The model asked for, or the default that has what the composition places."""
+    if model is not None:
+        return load_model(model)
+    experts = any(p.group.startswith("expert") for p in _own(composition))
+    chosen = named("moe" if experts else "dense")
+    assert chosen is not None
+    return chosen
+
+
+def _own(composition: Composition) -> list[Any]:
+    """Cells of strategies that place nothing but experts."""
+    return [
+        place
+        for strategy in composition.strategies
+        if {p.group for p in strategy.placement.places} == {"expert_in", "expert_out"}
+        for place in strategy.placement.places
+    ]
+
+
+def _config(
+    path: Path,
+    model: str | None,
+    facts: Profile,
+    without: Sequence[str],
+    world: int | None,
+    format: str | None,
+) -> Subject:
+    from placement_proofs.configs import load
+
+    imported = load(path, world=world, format=format)
+    composition = imported.composition
+    return Subject(
+        repr(composition),
+        composition,
+        _model(composition, model),
+        facts,
+        tuple(without),
+        imported=imported,
+    )

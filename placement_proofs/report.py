@@ -1,0 +1,83 @@
+"""What a check found, as data: shown as text, JSON or pictures by others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from placement_proofs.verdict import ConditionResult, Verdict
+
+SCHEMA = "placement-proofs/check/1"
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A repair: what to change, the verdict of the repaired plan, what it costs per step."""
+
+    change: str
+    verdict: Verdict
+    cost: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"change": self.change, "verdict": self.verdict.value, "cost": self.cost}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A refutation: the condition, the tensors, and a counterexample that was replayed."""
+
+    condition: str
+    about: str
+    members: tuple[str, ...]
+    counterexample: Mapping[str, Any]
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "condition": self.condition,
+            "about": self.about,
+            "tensors": list(self.members),
+            **self.counterexample,
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answer to ``check``.
+
+    ``memory`` is in bytes per rank, ``communication`` in bytes sent per rank and step; both are
+    ``None`` where a size is a symbol (``formula`` gives the closed forms).
+    """
+
+    subject: str
+    model: str
+    verdict: Verdict
+    conditions: Mapping[str, ConditionResult]
+    failure: Failure | None = None
+    failures: int = 0
+    repairs: tuple[Fix, ...] = ()
+    memory: Mapping[str, Any] | None = None
+    communication: Mapping[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    source: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "composition": self.subject,
+            "model": self.model,
+            "verdict": self.verdict.value,
+            "conditions": {name: c.to_json() for name, c in self.conditions.items()},
+            "counterexample": self.failure.to_json() if self.failure else None,
+            "failures": self.failures,
+            "repairs": [r.to_json() for r in self.repairs],
+            "memory": self.memory,
+            "communication": self.communication,
+            "warnings": list(self.warnings),
+            "assumptions": list(self.assumptions),
+            "source": self.source,
+            "notes": list(self.notes),
+        }

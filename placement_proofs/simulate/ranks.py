@@ -1,0 +1,159 @@
+"""Virtual ranks: all coordinates of a mesh, their groups, and which part of a tensor each holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+from typing import TypeAlias
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.layout import Layout, bounds_at, shard_index, without
+from placement_proofs.mesh import Dim, IntSizes, parent
+from placement_proofs.model import Model
+from placement_proofs.plan import Plan
+
+Bounds: TypeAlias = tuple[tuple[int, int], ...]
+"""Start and stop per tensor dim."""
+
+MAX_RANKS = 4096
+MICRO = "micro"
+
+
+@dataclass
+class World:
+    """All ranks of a mesh with concrete sizes; a rank is its number in row-major order."""
+
+    plan: Plan
+    sizes: IntSizes
+    ranks: tuple[Mapping[str, int], ...]
+    _bounds: dict[tuple[tuple[Dim, ...], Layout, int, int], Bounds] = field(default_factory=dict)
+    _groups: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+
+    def shape(self, shape: Iterable[Dim]) -> tuple[int, ...]:
+        """A global shape in elements."""
+        return tuple(self.sizes.dim(d) for d in shape)
+
+    def bounds(self, shape: tuple[Dim, ...], layout: Layout, rank: int, micro: int = 0) -> Bounds:
+        """The part of a tensor that a rank holds in a micro-batch."""
+        key = (shape, layout, rank, micro)
+        found = self._bounds.get(key)
+        if found is None:
+            coordinates = {**self.ranks[rank], MICRO: micro}
+            found = self._bounds[key] = bounds_at(shape, layout, self.sizes, coordinates)
+        return found
+
+    def members(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
+        """The ranks that communicate with a rank over a product of axes, in shard order."""
+        return self.groups(axes)[rank]
+
+    def groups(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """For every rank, the members of its group over a product of axes."""
+        found = self._groups.get(axes)
+        if found is None:
+            found = self._groups[axes] = self._grouped(axes)
+        return found
+
+    def _grouped(self, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        parents = {parent(a) for a in axes}
+        plain = tuple(parent(a) for a in axes)
+        by_rest: dict[tuple[tuple[str, int], ...], list[int]] = {}
+        rests = []
+        for rank, at in enumerate(self.ranks):
+            rest = tuple((a, i) for a, i in at.items() if a not in parents)
+            rests.append(rest)
+            if all(self.takes_part(rank, a) for a in axes):
+                by_rest.setdefault(rest, []).append(rank)
+        ordered = {
+            rest: tuple(sorted(m, key=lambda r: shard_index(plain, self.sizes, self.ranks[r])))
+            for rest, m in by_rest.items()
+        }
+        return tuple(ordered.get(rest, ()) for rest in rests)
+
+    def takes_part(self, rank: int, axis: str) -> bool:
+        """Whether a rank is on an axis; a subset such as ``pp:tied`` is the first and the last."""
+        name = parent(axis)
+        return name == axis or self.ranks[rank][name] in (0, self.sizes.axis(name) - 1)
+
+    def at(self, position: int) -> tuple[int, ...]:
+        """The ranks of a pipeline position."""
+        axis = self.plan.pipeline
+        everyone = range(len(self.ranks))
+        return tuple(r for r in everyone if not axis or self.ranks[r][axis] == position)
+
+
+def extents(bounds: Bounds) -> tuple[int, ...]:
+    """The shape of a part."""
+    return tuple(stop - start for start, stop in bounds)
+
+
+def inside(part: Bounds, whole: Bounds) -> tuple[slice, ...] | None:
+    """Where ``part`` lies in an array that holds ``whole``; ``None`` if it sticks out."""
+    pairs = list(zip(part, whole, strict=True))
+    if any(stop > start and (start < a or stop > b) for (start, stop), (a, b) in pairs):
+        return None
+    return tuple(
+        slice(start - a, stop - a) if stop > start else slice(0, 0) for (start, stop), (a, _) in pairs
+    )
+
+
+def overlap(a: Bounds, b: Bounds) -> Bounds:
+    """The common part of two parts (empty dims have equal start and stop)."""
+    starts = [(max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a, b, strict=True)]
+    return tuple((start, max(start, stop)) for start, stop in starts)
+
+
+def world(plan: Plan, model: Model, sizes: Mapping[str, int]) -> World:
+    """The ranks of a plan; ``sizes`` gives symbols (or axes, or ``micro``) their integers.
+
+    Raises:
+        IllFormed: a size has no value, or the mesh has more ranks than can be simulated.
+    """
+    named = {**model.dims, **sizes}
+    axes = {a.name: _value(sizes.get(a.name, a.size), named, a.name) for a in plan.mesh.axes}
+    axes[MICRO] = _value(sizes.get(MICRO, plan.micro), named, MICRO)
+    batch = model.micro_batch * math.prod(axes[a] for a in plan.batch_axes) * axes[MICRO]
+    names = [a.name for a in plan.mesh.axes]
+    count = math.prod(axes[n] for n in names)
+    if count > MAX_RANKS:
+        raise IllFormed(
+            "simulate", f"{count:,} ranks", f"at most {MAX_RANKS:,}", "give smaller sizes"
+        )
+    everyone = product(*(range(axes[n]) for n in names))
+    ranks = tuple(dict(zip(names, at, strict=True)) for at in everyone)
+    return World(plan, IntSizes(axes, {"B": batch, **named}), ranks)
+
+
+def _value(size: Dim, named: Mapping[str, int], name: str) -> int:
+    if isinstance(size, int):
+        return size
+    if size not in named:
+        raise IllFormed(
+            "simulate",
+            f"{name} = {size}, which has no value",
+            "a simulation runs on a mesh with concrete sizes",
+            f"give sizes={{{name!r}: 2}}",
+        )
+    return named[size]
+
+
+def ratio(text: str, sizes: IntSizes) -> Fraction:
+    """The value of a factor such as ``1/(dp*micro)``, ``3`` or ``dp``."""
+    numerator, _, denominator = text.partition("/")
+    return Fraction(_product(numerator, sizes), _product(denominator or "1", sizes))
+
+
+def _product(text: str, sizes: IntSizes) -> int:
+    words = [word.strip() for word in text.strip().strip("()").split("*")]
+    return math.prod(int(w) if w.isdigit() else sizes.dim(w) for w in words)
+
+
+def padded(shape: tuple[Dim, ...], layout: Layout, axes: tuple[str, ...], held: Bounds) -> int:
+    """Elements of a tensor that is whole on ``axes`` and padded to equal parts of them.
+
+    ``held`` is the part on the other axes; ``layout`` is the side that is sharded on ``axes``.
+    """
+    del shape
+    raise NotImplementedError
