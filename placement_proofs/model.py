@@ -41,7 +41,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Op:
-    """One operation: values in, one value out, parameters used, the block it belongs to."""
+    """One operation: values in, one value out, parameters used, the block it belongs to.
+
+    ``beside`` names a parameter of the same parallel region: where that one is sharded by output,
+    this operation reads the region's input too (key and value projections beside the queries').
+    """
 
     kind: str
     out: str
@@ -50,9 +54,7 @@ class Op:
     block: str = ""
     attrs: tuple[tuple[str, Dim], ...] = ()
     internals: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
-
-    def attr(self, name: str) -> Dim:
-        return dict(self.attrs)[name]
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Seen:
     params: tuple[On, ...]
     home: On
     attention: str | None = None
+    beside: On = INVARIANT
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,8 @@ def _linear(see: Seen) -> Rule:
         return Rule((REPLICATED,), sharded(last), (weight,))
     if weight == sharded(1):
         return Rule((sharded(last),), PARTIAL, (weight,))
-    x = _settled(see.ins[0], see.home, last)
+    inside = see.beside == sharded(0)
+    x = REPLICATED if inside else _settled(see.ins[0], see.home, last)
     return Rule((x,), x, (_fed(x),))
 
 
@@ -158,7 +162,7 @@ def _attention(see: Seen) -> Rule:
     """Queries, keys and values (batch, sequence, heads * head size)."""
     query, keys = see.ins[0], see.ins[1:]
     if query == sharded(2):
-        return Rule((query, *(on if on == REPLICATED else query for on in keys)), query)
+        return Rule((query, *(on if on == query else REPLICATED for on in keys)), query)
     if query == sharded(1) and see.attention == "heads":
         return Rule((sharded(2),) * 3, sharded(2))
     if query == sharded(1):
@@ -171,7 +175,8 @@ def _embedding(see: Seen) -> Rule:
     """Rows of a table (vocabulary, hidden); a vocabulary shard gives pending sums."""
     if see.params[0] == sharded(0):
         return Rule((INVARIANT,), PARTIAL, (see.params[0],))
-    return Rule((see.ins[0],), see.ins[0], (_fed(see.ins[0]),))
+    ids = see.home
+    return Rule((ids,), ids, (_fed(ids),))
 
 
 def _loss(see: Seen) -> Rule:

@@ -54,17 +54,20 @@ class _Builder:
         params: tuple[str, ...] = (),
         attrs: tuple[tuple[str, Dim], ...] = (),
         internals: tuple[tuple[str, tuple[Dim, ...]], ...] = (),
+        beside: str = "",
     ) -> str:
         residual = kind in ("add", "combine") or (kind == "embedding")
         self.value(out, shape, residual=residual)
-        self.ops.append(Op(kind, out, ins, params, self.block, attrs, internals))
+        self.ops.append(Op(kind, out, ins, params, self.block, attrs, internals, beside))
         return out
 
-    def linear(self, name: str, x: str, dims: tuple[Dim, Dim], group: str, bias: bool) -> str:
+    def linear(
+        self, name: str, x: str, dims: tuple[Dim, Dim], group: str, bias: bool, beside: str = ""
+    ) -> str:
         """``x W^T (+ bias)``: ``dims`` is (out, in)."""
         out_shape = (*TOKENS[:2], dims[0])
         weight = self.tensor(f"{name}.weight", dims, group)
-        y = self.op("linear", f"{name}.out", out_shape, (x,), (weight,))
+        y = self.op("linear", f"{name}.out", out_shape, (x,), (weight,), beside=beside)
         if not bias:
             return y
         b = self.tensor(f"{name}.bias", (dims[0],), f"{group}_bias")
@@ -114,8 +117,8 @@ class Shape:
 def _attention_block(build: _Builder, name: str, x: str, shape: Shape) -> str:
     n = build.norm(f"{name}.norm1", x)
     q = build.linear(f"{name}.q", n, ("h", "h"), "column", shape.bias)
-    k = build.linear(f"{name}.k", n, ("hkv", "h"), "kv", shape.bias)
-    v = build.linear(f"{name}.v", n, ("hkv", "h"), "kv", shape.bias)
+    k = build.linear(f"{name}.k", n, ("hkv", "h"), "kv", shape.bias, f"{name}.q.weight")
+    v = build.linear(f"{name}.v", n, ("hkv", "h"), "kv", shape.bias, f"{name}.q.weight")
     o = build.op(
         "attention",
         f"{name}.attention",

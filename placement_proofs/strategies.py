@@ -303,9 +303,11 @@ def recompute(what: str = "full") -> Strategy:
             "recomputation is none, selective or full",
             'write recompute("full")',
         )
-    groups = {"full": "block", "selective": "attention"}
-    places = (Place(State.ACTIVATIONS, Mode.MATERIALIZED, group=groups[what]),)
-    return _strategy("recompute", {}, Placement(places if what in groups else ()), (what,))
+    groups = {"full": ("block",), "selective": ("attention",), "none": ()}
+    places = tuple(
+        Place(State.ACTIVATIONS, Mode.MATERIALIZED, group=group) for group in groups[what]
+    )
+    return _strategy("recompute", {}, Placement(places), (what,))
 
 
 def accumulate(*, micro: Dim = 1) -> Strategy:

@@ -129,9 +129,9 @@ def entry(place: Place) -> Entry:
 
 
 def _stored(places: Iterable[Place], own: Layout) -> Layout:
-    """Shards in nesting order: those in which the tensor is used, then the others."""
+    """Shards in nesting order: those in which the tensor is used, then the others by axes."""
     entries = [entry(p) for p in places if p.mode in (Mode.SHARDED, Mode.SHARDED_WITH_GATHER)]
-    return tuple(sorted(entries, key=lambda e: e not in own))
+    return tuple(sorted(entries, key=lambda e: () if e in own else e.axes))
 
 
 def _check_update(tensor: Tensor, stored: Layout, optimizer: Layout) -> None:
@@ -163,7 +163,7 @@ def _reductions(
             in_loop = profile.sync_each_micro or shard in tensor.gradient
             wanted.append((Collective.REDUCE_SCATTER, shard.axes, (shard,), in_loop))
             pending = [a for a in pending if a not in shard.axes]
-    wanted += [(Collective.ALL_REDUCE, (a,), (), profile.sync_each_micro) for a in pending]
+    wanted += [(Collective.ALL_REDUCE, (a,), (), profile.sync_each_micro) for a in sorted(pending)]
     moves, layout = [], partial
     for kind, axes, shards, in_loop in sorted(wanted, key=lambda w: not w[3]):
         rest = without(layout, axes)

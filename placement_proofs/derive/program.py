@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from placement_proofs.derive.stages import Body
 from placement_proofs.derive.types import Apply, Convert, Node, Typed
-from placement_proofs.layout import REPLICATED, Collective, Entry, Layout, Local, On, conversion, dual_layout
+from placement_proofs.layout import (
+    REPLICATED,
+    Collective,
+    Entry,
+    Layout,
+    Local,
+    On,
+    conversion,
+    dual_layout,
+)
 from placement_proofs.mesh import Dim
 from placement_proofs.model import BACKWARD_READS, Model
 from placement_proofs.placement import Mode, Placement, State

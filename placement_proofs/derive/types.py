@@ -162,11 +162,13 @@ class _Typing:
         flow = self.flows[axis]
         ins = tuple(on_axis(self.typed.values[self.now(n)].layout, axis) for n in op.ins)
         ndims = tuple(len(self.model.value(n).shape) for n in op.ins)
-        params = tuple(
-            on_axis(own_shards(self.placement, self.groups[p], State.PARAMETERS), axis)
-            for p in op.params
-        )
-        return RULES[op.kind](Seen(ins, ndims, params, flow.home, flow.attention))
+        params = tuple(self.own_on(p, axis) for p in op.params)
+        beside = self.own_on(op.beside, axis) if op.beside else INVARIANT
+        return RULES[op.kind](Seen(ins, ndims, params, flow.home, flow.attention, beside))
+
+    def own_on(self, parameter: str, axis: str) -> On:
+        own = own_shards(self.placement, self.groups[parameter], State.PARAMETERS)
+        return on_axis(own, axis)
 
     def use(self, op: Op, index: int, rules: Mapping[str, Rule]) -> Layout:
         """How the parameter is fed here; all uses of one parameter must agree on every axis."""
