@@ -1,7 +1,7 @@
 """Models: tensors with shapes, values, and operations with one layout rule per kind.
 
-A layout rule says, for one mesh axis, which layouts an operation accepts, what it gives, and how its
-parameters are fed: sharded (own part), replicated (a part of the gradient's sum on each rank) or
+A layout rule says, for one mesh axis, which layouts an operation accepts, what it gives, and how
+its parameters are fed: sharded (own part), replicated (a part of the gradient sum on each rank) or
 invariant (the whole gradient on every rank). Axes are independent (the semantics page, section 2).
 """
 
@@ -116,7 +116,7 @@ def _fed(on: On) -> On:
 
 
 def _settled(on: On, home: On, *whole_dims: int) -> On:
-    """``on`` if it is a known value and does not cut one of ``whole_dims``; else the home layout."""
+    """``on`` if it is a known value and cuts none of ``whole_dims``; else the home layout."""
     return home if on == PARTIAL or on.dim in whole_dims else on
 
 
@@ -189,7 +189,7 @@ def _loss(see: Seen) -> Rule:
 
 
 def _dispatched(on: On) -> On:
-    """The layout of tokens (batch, sequence, ...) once ordered as (expert, batch, sequence, ...)."""
+    """The layout of tokens (batch, sequence, ...) in the order (expert, batch, sequence, ...)."""
     return on if on.dim is None else sharded(on.dim + 1)
 
 

@@ -8,7 +8,7 @@ layouts in a plan are final: readers (cost, simulation, projection) trust them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
@@ -210,7 +210,11 @@ class Position:
 
 @dataclass(frozen=True)
 class Plan:
-    """A training step as data (the semantics page, section 3)."""
+    """A training step as data (the semantics page, section 3).
+
+    ``mean_axes`` are the axes (and the loop ``micro``) whose turns share the loss; ``batch_axes``
+    those that split the batch; ``loss`` says what the specification divides the sum by.
+    """
 
     mesh: Mesh
     values: Mapping[str, PlanValue]
@@ -222,7 +226,7 @@ class Plan:
     chunks: int = 1
     mean_axes: tuple[str, ...] = ()
     batch_axes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    loss: str = "mean"
 
     def steps(self) -> Iterator[tuple[Stage, str, Step]]:
         for stage in self.stages:

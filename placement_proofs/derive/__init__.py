@@ -10,14 +10,16 @@ from placement_proofs.derive.lifetimes import with_drops
 from placement_proofs.derive.placed import Context, Placed, place_tensor
 from placement_proofs.derive.program import values_with_internals, write_program
 from placement_proofs.derive.reductions import (
+    LOSSES,
+    normalise,
     reduce_after_loop,
     reduce_in_loop,
     reduce_ties,
-    take_mean,
 )
 from placement_proofs.derive.stages import Body, cut
 from placement_proofs.derive.types import Typed, assign_layouts
 from placement_proofs.derive.updates import clip, settle, shard_set, update
+from placement_proofs.errors import IllFormed
 from placement_proofs.layout import sharded
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
@@ -32,15 +34,21 @@ def derive(
     profile: Profile = PAPER,
     *,
     clipping: bool = False,
+    loss: str = "mean",
 ) -> Plan:
     """The plan of one training step.
 
-    ``clipping`` adds the global gradient norm. No arithmetic on sizes is done here: the same plan
-    is costed with integers and with symbols.
+    ``clipping`` adds the global gradient norm. ``loss`` is ``"mean"`` (over samples, equally many
+    on every rank), ``"tokens"`` (over tokens, whose counts differ) or ``"sum"``. No arithmetic on
+    sizes is done here: the same plan is costed with integers and with symbols.
 
     Raises:
         IllFormed: the placement has no right program on this model (the message says where).
     """
+    if loss not in LOSSES:
+        raise IllFormed(
+            "loss", repr(loss), f"a loss is one of {', '.join(LOSSES)}", 'write "mean" or "tokens"'
+        )
     placement = composition.placement
     mesh = composition.mesh
     schedule = placement.schedule
@@ -49,7 +57,7 @@ def derive(
     bodies, positions = cut(model, placement, depth)
     write_program(model, placement, profile, typed, bodies)
     values = values_with_internals(model, typed)
-    stages = _Stages(model, placement, profile, typed, values, bodies, clipping)
+    stages = _Stages(model, placement, profile, typed, values, bodies, clipping, loss)
     batch = tuple(f.axis for f in placement.flows if f.input == sharded(0))
     return Plan(
         mesh,
@@ -62,6 +70,7 @@ def derive(
         schedule.chunks if schedule else 1,
         typed.mean_axes,
         batch,
+        loss,
     )
 
 
@@ -77,6 +86,7 @@ class _Stages:
         values: Mapping[str, PlanValue],
         bodies: Sequence[Body],
         clipping: bool,
+        loss: str,
     ) -> None:
         self.model = model
         self.placement = placement
@@ -85,6 +95,7 @@ class _Stages:
         self.values = values
         self.bodies = bodies
         self.clipping = clipping
+        self.loss = loss
         self.first_user: dict[str, dict[int, str]] = {}
         for k, body in enumerate(bodies):
             blocks = {b.name for b in body.blocks}
@@ -124,7 +135,7 @@ class _Stages:
         after = released + reduce_after_loop(trained)
         if pipeline:
             after += reduce_ties(trained, f"{pipeline[0]}:tied")
-        after += take_mean(trained, self.typed.mean_axes) + settle(trained)
+        after += normalise(trained, self.typed.mean_axes, self.loss) + settle(trained)
         if self.clipping:
             after += clip(trained, self.sharings(), pipeline, tied_here=k == 0)
         after += update(trained)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from placement_proofs.derive.placed import Move, Placed, by_unit, spans
+from placement_proofs.derive.types import MICRO
 from placement_proofs.layout import Collective
-from placement_proofs.plan import Action, Buffer, Local, Phase, Step, Transfer, Where
+from placement_proofs.plan import Action, Buffer, Item, Local, Phase, Step, Transfer, What, Where
 
 
 def reduce_in_loop(placed: Sequence[Placed], backward: list[Step]) -> None:
@@ -65,10 +66,28 @@ def reduce_ties(placed: Sequence[Placed], axis: str) -> list[Step]:
     return [Transfer(Collective.ALL_REDUCE, (axis,), items, where, "tied on two stages")]
 
 
-def take_mean(placed: Sequence[Placed], axes: tuple[str, ...]) -> list[Step]:
-    """The loss is a mean over the ranks and micro-batches that share the batch."""
-    if not axes or not placed:
+TOKENS = "tokens"
+LOSSES = ("mean", TOKENS, "sum")
+
+
+def normalise(placed: Sequence[Placed], axes: tuple[str, ...], loss: str) -> list[Step]:
+    """Divide by what the loss is a mean over: the ranks and micro-batches, or all their tokens.
+
+    ``axes`` share the batch. A mean over tokens adds the counts of all ranks first; each rank's
+    loss is then a sum over its own tokens.
+    """
+    if not placed or loss == "sum":
         return []
     items = tuple(p.gradient(p.reduced, p.reduced) for p in placed)
-    factor = f"1/({'*'.join(axes)})"
-    return [Local(Action.SCALE, items, Where(Phase.REDUCE), "mean over the batch", factor)]
+    where = Where(Phase.REDUCE)
+    if loss == TOKENS:
+        count = Item(TOKENS, What.STATISTIC, (), (), (), TOKENS)
+        mesh_axes = tuple(a for a in axes if a != MICRO)
+        counted = [
+            Transfer(Collective.ALL_REDUCE, mesh_axes, (count,), where, "tokens of all ranks")
+        ]
+        scale = Local(Action.SCALE, items, where, "mean over tokens", f"1/{TOKENS}")
+        return [*(counted if mesh_axes else []), scale]
+    if not axes:
+        return []
+    return [Local(Action.SCALE, items, where, "mean over the batch", f"1/({'*'.join(axes)})")]

@@ -47,7 +47,9 @@ from placement_proofs.project.names import (
     sliced,
 )
 
-STORED, WHOLE, MASTER, FRESH, TOTAL = "w", "u", "m", "g", "G"
+STORED, WHOLE, MASTER, FRESH, TOTAL, ZERO = "w", "u", "m", "g", "G", "z"
+TOKENS, COUNT, COUNTED = "tokens", "n", "k"
+"""The plan's name for the token count; its family and its buffer in the program."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,9 @@ class Writer:
 
     @property
     def coefficient(self) -> str:
+        """What the specification multiplies every contribution by."""
+        if self.plan.loss != "mean":
+            return f"1/{COUNT}" if self.plan.loss == TOKENS else "1"
         axes = [a for a in self.plan.mean_axes if a != MICRO or self.looped]
         return f"1/({'*'.join(axes)})" if axes else "1"
 
@@ -107,6 +112,8 @@ class Writer:
         match step:
             case Run():
                 return self.run(step) if self.tensor.name in step.params else []
+            case Transfer() if any(i.name == TOKENS for i in step.items):
+                return [Reduce(COUNTED, step.axes, why=_why(step))]
             case Transfer():
                 return [s for i in self.mine(step.items) for s in self.transfer(step, i)]
             case Local(action=Action.TICK):
@@ -195,7 +202,22 @@ class Writer:
             case _:
                 return []
 
+    def counts(self) -> list[ElementStep]:
+        """Each rank's own tokens of the micro-batch, added up over the loop."""
+        if self.plan.loss != TOKENS:
+            return []
+        over = tuple(a for a in self.plan.mean_axes if a != MICRO or self.looped)
+        if not self.looped:
+            return [Source(COUNTED, COUNT, over, count=True, why="own tokens")]
+        first, later = Guard(turns=((MICRO, "first"),)), Guard(turns=((MICRO, "!first"),))
+        return [
+            Source(COUNTED, COUNT, over, count=True, g=first, why="own tokens"),
+            Source(COUNTED, COUNT, over, add=True, count=True, g=later, why="own tokens"),
+        ]
+
     def factor(self, step: Local) -> str:
+        if TOKENS in step.factor:
+            return step.factor.replace(TOKENS, COUNTED)
         return step.factor if self.looped else step.factor.replace(f"*{MICRO}", "")
 
     def accumulate(self, step: Local) -> list[ElementStep]:
@@ -225,7 +247,7 @@ def project_tensor(plan: Plan, stage: Stage, tensor: PlanTensor) -> Program:
 
 def _body(writer: Writer, stage: Stage) -> list[ElementStep]:
     before = writer.section(stage.before)
-    passes = writer.section((*stage.forward, *stage.backward))
+    passes = writer.counts() + writer.section((*stage.forward, *stage.backward))
     after = writer.section(stage.after)
     looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writer.looped else passes
     return [*before, *looped, *after]
@@ -245,13 +267,15 @@ def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
         Writer(plan, tensor, Guard(at=((axis, position),)), families, terms)
         for position in ("first", "last")
     ]
-    passes: list[ElementStep] = [Move(FRESH, FRESH, coef="0", why="no contribution yet")]
+    passes: list[ElementStep] = writers[0].counts()
+    passes += [Move(FRESH, ZERO, why="no contribution yet")]
     for writer, stage in zip(writers, ends, strict=True):
         passes += _uses(writer, stage)
     passes += _rest(writers[0], ends[0])
     looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writers[0].looped else passes
     body = [*writers[0].section(ends[0].before), *looped, *writers[0].section(ends[0].after)]
-    return _program(plan, terms, list(writers[0].copies.declared()), body)
+    zero = Copy(ZERO, "", held(tensor.use))
+    return _program(plan, terms, [*writers[0].copies.declared(), zero], body)
 
 
 def _uses(writer: Writer, stage: Stage) -> list[ElementStep]:
@@ -294,6 +318,8 @@ def _named(terms: Sequence[Term], buffers: Sequence[Copy], body: Sequence[Elemen
         names |= {a for a, _ in step.g.at}
         if isinstance(step, Reduce):
             names |= set(step.axes)
+        if isinstance(step, Source):
+            names |= set(step.over)
     for term in terms:
         names |= set(term.coef.replace("(", " ").replace(")", " ").replace("*", " ").split())
     return names
