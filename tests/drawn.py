@@ -37,20 +37,20 @@ def data_parts(draw):
 @st.composite
 def model_parts(draw):
     parts = []
+    sequence = draw(st.sampled_from(["", "all-gather", "ring", "heads"]))
     if draw(st.booleans()):
         parts.append(
             tensor(
                 tp=draw(SIZES),
                 sequence=draw(st.booleans()),
                 vocabulary=draw(st.booleans()),
-                replicate_kv=draw(st.booleans()),
+                replicate_kv=sequence != "heads" and draw(st.booleans()),
             )
         )
-    if draw(st.booleans()):
-        method = draw(st.sampled_from(["all-gather", "ring"]))
-        parts.append(context(cp=draw(SIZES), method=method))
-    elif draw(st.booleans()):
+    if sequence == "heads":
         parts.append(ulysses(sp=draw(SIZES)))
+    elif sequence:
+        parts.append(context(cp=draw(SIZES), method=sequence))
     return parts
 
 

@@ -21,7 +21,7 @@ def _load(tmp_path: Path, config: Config | str, world: int | None = None) -> Imp
     return load(file, world=world)
 
 
-def _base(kind: str, processes: int | None = 8, **more: Any) -> Config:
+def _base(kind: str, processes: Any = 8, **more: Any) -> Config:
     config: Config = {"distributed_type": kind, "num_processes": processes, **more}
     return {key: value for key, value in config.items() if value is not None}
 
@@ -52,6 +52,7 @@ HOST = "offload('parameters', 'gradients', 'optimizer')"
 
 EXPRESSIONS: list[tuple[Config, str]] = [
     (_base("NO", None), "single()"),
+    (_base("MPS", 1), "single()"),
     (_base("MULTI_GPU"), "data(dp=8)"),
     (_base("MULTI_GPU", None), "data(dp='N')"),
     (_base("XLA"), "data(dp=8)"),
@@ -129,6 +130,12 @@ EIGHT = _base("MULTI_GPU")
 RULES: list[tuple[str, str, Config, Config]] = [
     ("world size", "unlikely", _base("MULTI_GPU", None), EIGHT),
     ("world size", "unlikely", _base("MULTI_GPU", -1), EIGHT),
+    (
+        "block of another engine",
+        "ignored",
+        EIGHT | {"fsdp_config": {"fsdp_version": 2}},
+        EIGHT | {"fsdp_config": {"fsdp_version": None}, "deepspeed_config": {}},
+    ),
     ("one process", "ignored", _base("NO", 4), _base("NO", 1)),
     (
         "processes per machine",
@@ -231,7 +238,7 @@ RULES: list[tuple[str, str, Config, Config]] = [
 
 @pytest.mark.parametrize(("rule", "kind", "faulty", "sound"), RULES)
 def test_rule(tmp_path: Path, rule: str, kind: str, faulty: Config, sound: Config) -> None:
-    found = {(f.rule, f.kind): f for f in _load(tmp_path, faulty).findings}
+    found = {(f.rule, str(f.kind)): f for f in _load(tmp_path, faulty).findings}
     assert (rule, kind) in found
     finding = found[rule, kind]
     assert finding.place.startswith("acc.yaml")

@@ -223,7 +223,7 @@ RULES: list[tuple[str, str, Config, Config]] = [
 
 @pytest.mark.parametrize(("rule", "kind", "faulty", "sound"), RULES)
 def test_rule(tmp_path: Path, rule: str, kind: str, faulty: Config, sound: Config) -> None:
-    found = {(f.rule, f.kind): f for f in _load(tmp_path, faulty).findings}
+    found = {(f.rule, str(f.kind)): f for f in _load(tmp_path, faulty).findings}
     assert (rule, kind) in found
     finding = found[rule, kind]
     assert finding.place.startswith("ds.json:")

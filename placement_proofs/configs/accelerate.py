@@ -61,7 +61,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     _repeated(section.file, block, notes)
     kind = _distributed_type(section)
     notes.take("distributed_type", kind, section, "distributed_type")
-    launch = _single(launch) if kind == "NO" else launch
+    launch = _single(kind, launch) if kind in ("NO", "MPS") else launch
     notes.world(launch.world, path.name)
     _machines(launch)
     engine = _engine(kind, launch)
@@ -150,7 +150,7 @@ def _distributed_type(section: Section) -> str:
     return kind
 
 
-def _single(launch: Launch) -> Launch:
+def _single(kind: str, launch: Launch) -> Launch:
     """Without a distributed type one process runs, whatever ``num_processes`` says."""
     size, section = launch.world.size, launch.section
     if size is not None and size > 1:
@@ -158,7 +158,7 @@ def _single(launch: Launch) -> Launch:
             "ignored",
             "one process",
             section.place("num_processes"),
-            f"distributed_type NO runs one process, not {size}",
+            f"distributed_type {kind} runs one process, not {size}",
             "write distributed_type: MULTI_GPU",
             "commands/launch.py (simple_launcher)",
         )
@@ -184,6 +184,7 @@ def _machines(launch: Launch) -> None:
 
 
 def _engine(kind: str, launch: Launch) -> Engine:
+    _unused(kind, launch)
     mesh_rules(kind, launch)
     engine = _ENGINES[kind](launch)
     if kind != "DEEPSPEED" and engine.batch == Batch():
@@ -194,7 +195,27 @@ def _engine(kind: str, launch: Launch) -> Engine:
     return engine
 
 
+def _unused(kind: str, launch: Launch) -> None:
+    """Blocks of engines that ``distributed_type`` does not start."""
+    for key, owner in (
+        ("fsdp_config", "FSDP"),
+        ("deepspeed_config", "DEEPSPEED"),
+        ("megatron_lm_config", "MEGATRON_LM"),
+    ):
+        block = launch.section.section(key)
+        if kind != owner and any(name in block for name in block):
+            launch.notes.find(
+                "ignored",
+                "block of another engine",
+                launch.section.place(key),
+                f"{key} has no effect with distributed_type {kind}",
+                f"write distributed_type: {owner}, or remove the block",
+                "commands/launch.py",
+            )
+
+
 def _alone(launch: Launch) -> Engine:
+    launch.notes.add("zero_stage", 0, "derived")
     return Engine((strategies.single(),), Batch(), launch.dtypes())
 
 
@@ -205,6 +226,7 @@ def _xla(launch: Launch) -> Engine:
 
 _ENGINES: Mapping[str, Callable[[Launch], Engine]] = {
     "NO": _alone,
+    "MPS": _alone,
     **dict.fromkeys(_REPLICATED, engines.replicated),
     "FSDP": engines.fsdp,
     "DEEPSPEED": engines.deepspeed,
@@ -212,4 +234,5 @@ _ENGINES: Mapping[str, Callable[[Launch], Engine]] = {
     "TP": engines.tensor_only,
     "XLA": _xla,
     "TPU": _xla,
+    "DATA_PARALLEL": engines.replicated,
 }

@@ -40,6 +40,8 @@ def replicated(launch: Launch) -> Engine:
     """Every rank the whole model and its own samples (DistributedDataParallel)."""
     tp = launch.mesh["tp"]
     dp = data_ranks(launch.world, {"tp": tp}, launch.mesh.section.place())
+    launch.notes.add("zero_stage", 0, "derived")
+    launch.notes.add("dp", dp, "derived" if isinstance(dp, int) else "unknown")
     parts = [strategies.data(dp=dp)]
     if tp > 1:
         parts.append(strategies.tensor(tp=tp, vocabulary=False))

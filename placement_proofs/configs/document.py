@@ -13,7 +13,7 @@ from placement_proofs.errors import IllFormed
 
 MAX_BYTES = 10_000_000
 MAX_DEPTH = 64
-MAX_NODES = 100_000
+MAX_NODES = 20_000
 MAX_NUMBER = 10**15
 
 Scalar: TypeAlias = bool | int | float | str | None

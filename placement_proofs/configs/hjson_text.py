@@ -30,7 +30,7 @@ class _Reader:
     """hjson's decoder with its object parser replaced by one that keeps lines."""
 
     def __init__(self, text: str, file: str) -> None:
-        from hjson import decoder  # type: ignore[import-untyped]
+        from hjson import decoder
 
         self.hjson = decoder
         self.file = file
@@ -167,6 +167,8 @@ def _parsed(reader: _Reader) -> Value:
         ended = "the text ends inside a value"
         other = ended if isinstance(error, IndexError) else "a number out of range"
         reason = str(getattr(error, "msg", "") or other)
+        if "{{" in reader.text or "{%" in reader.text:
+            reason = "it has the braces of a template, which a script fills in first"
         raise IllFormed(
             f"{reader.file}:{line}",
             f"no JSON ({reason[:120]})",

@@ -18,6 +18,9 @@ from placement_proofs.configs.document import (
 from placement_proofs.errors import IllFormed
 
 _MERGE = "<<"
+_TEXT = "tag:yaml.org,2002:str"
+_LONGEST = 100
+"""Characters of a number, date or truth value; base-60 numbers cost the square of their length."""
 _PLAIN_TAGS = ("!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -98,8 +101,12 @@ class _Reader:
             tag = self.resolver.resolve(self.yaml.ScalarNode, event.value, implicit)
         if tag == "tag:yaml.org,2002:merge":
             return _MERGE
+        if tag == _TEXT:
+            return str(event.value)
         node = self.yaml.ScalarNode(tag, event.value)
         try:
+            if len(event.value) > _LONGEST:
+                raise ValueError
             value = self.constructor.construct_object(node)
         except (self.yaml.YAMLError, ValueError, OverflowError, ArithmeticError):
             rule = "values are text, numbers, true, false and null"

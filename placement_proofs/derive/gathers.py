@@ -57,13 +57,30 @@ def _insert(
     found = spans(steps, {p.tensor.name for p in members})
     if whole and found:
         found = [(found[0][0], found[-1][1])]
-    for first, last in reversed(found):
-        used = {name for s in steps[first : last + 1] if isinstance(s, Run) for name in s.params}
-        here = [p for p in members if whole or p.tensor.name in used]
-        if release_too:
-            steps[last + 1 : last + 1] = [release(here, phase)]
-        if gather_too:
-            steps[first:first] = gather(here, phase)
+    here = [_used_in(steps[a : b + 1], members, whole=whole) for a, b in found]
+    gathered = here if release_too else _once(here)
+    released = here if gather_too else _once(here[::-1])[::-1]
+    for i in reversed(range(len(found))):
+        first, last = found[i]
+        if release_too and released[i]:
+            steps[last + 1 : last + 1] = [release(released[i], phase)]
+        if gather_too and gathered[i]:
+            steps[first:first] = gather(gathered[i], phase)
+
+
+def _used_in(steps: Sequence[Step], members: Sequence[Placed], *, whole: bool) -> list[Placed]:
+    used = {name for s in steps if isinstance(s, Run) for name in s.params}
+    return [p for p in members if whole or p.tensor.name in used]
+
+
+def _once(groups: Sequence[list[Placed]]) -> list[list[Placed]]:
+    """Each tensor in the first group that has it: a kept copy is gathered and dropped once."""
+    seen: set[str] = set()
+    result = []
+    for group in groups:
+        result.append([p for p in group if p.tensor.name not in seen])
+        seen |= {p.tensor.name for p in group}
+    return result
 
 
 def gather(members: Sequence[Placed], phase: Phase) -> list[Step]:

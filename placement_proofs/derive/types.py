@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from placement_proofs.layout import (
     on_axis,
     replace,
     shard_axes,
+    sharded,
     without,
 )
 from placement_proofs.model import RULES, Model, Op, Rule, Seen
@@ -129,12 +130,26 @@ class _Typing:
             self.converted_to(name, {a: r.needs[i] for a, r in rules.items()}, op)
             for i, name in enumerate(op.ins)
         )
+        if op.kind == "attention":
+            self.check_heads(op, ins)
         uses = tuple(self.use(op, i, rules) for i in range(len(op.params)))
         statistics = tuple(a for a, r in rules.items() if r.statistics)
         self.typed.nodes.append(Apply(op, ins, uses, statistics))
         needs = bool(op.params) or any(self.typed.values[i].needs_gradient for i in ins)
         self.define(op.out, self.out_layout(op, ins, rules), needs_gradient=needs)
         self.finish(op, rules)
+
+    def check_heads(self, op: Op, ins: tuple[str, ...]) -> None:
+        """A rank's queries meet their keys: key heads are cut as query heads, or less finely."""
+        cuts = [[e.axes for e in self.typed.values[i].layout if e.on == sharded(2)] for i in ins]
+        for keys in cuts[1:]:
+            if keys != cuts[0][: len(keys)]:
+                raise IllFormed(
+                    f"attention {op.out}",
+                    f"query heads on {_axes(cuts[0])}, key-value heads on {_axes(keys)}",
+                    "the heads of a rank's queries need the key-value heads of the same rank",
+                    "cut both alike: without replicate_kv, or without the exchange of heads",
+                )
 
     def finish(self, op: Op, rules: Mapping[str, Rule]) -> None:
         """Bring residual values home; note over which axes the loss is a mean."""
@@ -266,6 +281,10 @@ def _dispatched_loop(op: Op, entry: Entry) -> Entry:
 
 def _original(name: str) -> str:
     return name.partition("@")[0]
+
+
+def _axes(cuts: Sequence[tuple[str, ...]]) -> str:
+    return " then ".join("*".join(axes) for axes in cuts) or "no axis"
 
 
 def _text(layout: Layout) -> str:

@@ -19,6 +19,11 @@ class Projected:
     program: Program
     members: tuple[str, ...]
     groups: tuple[str, ...] = ()
+    subjects: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def members_of(self, subject: str) -> tuple[str, ...]:
+        """The tensors or values behind one buffer or parameter of the program."""
+        return dict(self.subjects).get(subject, self.members)
 
 
 def project(plan: Plan) -> tuple[Projected, ...]:
@@ -45,7 +50,8 @@ def project(plan: Plan) -> tuple[Projected, ...]:
         if made is not None:
             program, names_of = made
             members = [name for names in names_of.values() for name in names]
-            projected.append(Projected(about, program, _once(members)))
+            subjects = tuple((key, _once(names)) for key, names in names_of.items())
+            projected.append(Projected(about, program, _once(members), subjects=subjects))
     return tuple(projected)
 
 

@@ -10,14 +10,23 @@ from placement_proofs.layout import (
     Collective,
     Entry,
     Kind,
-    Layout,
     On,
     dual_layout,
     on_axis,
 )
 from placement_proofs.plan import Action, Local, Phase, Plan, Stage, Step, Transfer, What
+from placement_proofs.program import (
+    ALWAYS,
+    Expect,
+    Guard,
+    Move,
+    Program,
+    Reduce,
+    Source,
+    Take,
+    Term,
+)
 from placement_proofs.program import Buffer as Copy
-from placement_proofs.program import Expect, Program, Reduce, Slice, Source, Take, Term
 from placement_proofs.program import Step as ElementStep
 from placement_proofs.project.names import owner
 
@@ -115,14 +124,23 @@ def _edge(plan: Plan, steps: list[Step], out: str, backward: bool) -> Iterator[t
 
 
 def _moves(steps: list[Step], source: str, out: str, backward: bool) -> Iterator[str]:
-    """What the plan does between the two values, as movement names."""
+    """What the plan does between the two values, as movement names; repeats act on the result."""
     what = What.COTANGENT if backward else What.ACTIVATION
     ends = (out, source) if backward else (source, out)
+    crossing = (ends, (ends[1], ends[1]))
     for step in steps:
         if isinstance(step, Transfer | Local) and any(
-            i.what is what and (i.name, i.out) == ends for i in step.items
+            i.what is what and (i.name, i.out) in crossing and not _passive(step)
+            for i in step.items
         ):
             yield step.kind.value if isinstance(step, Transfer) else step.action.value
+
+
+def _passive(step: Transfer | Local) -> bool:
+    """Steps that touch a value without changing it."""
+    if isinstance(step, Transfer):
+        return step.kind in (Collective.POINT_TO_POINT, Collective.HOST)
+    return step.action in (Action.DROP, Action.RECEIVE)
 
 
 def project_activations(plan: Plan) -> tuple[Program, dict[str, list[str]]] | None:
@@ -136,42 +154,54 @@ def project_activations(plan: Plan) -> tuple[Program, dict[str, list[str]]] | No
     for index, (edge, names) in enumerate(found.items()):
         name = f"y{index}"
         crossing[name] = names
-        buffers.append(Copy(name, "", _held(edge.axis, edge.after)))
+        buffers.append(Copy(name, ""))
         steps += _write(name, f"v{index}", edge)
     axes = tuple(a for a in plan.mesh.names if any(e.axis == a for e in found))
     return Program(axes, (), (), tuple(buffers), tuple(steps)), crossing
 
 
-def _held(axis: str, on: On) -> tuple[tuple[str, str], ...]:
-    return ((axis, owner(Entry((axis,), on))),) if on.kind is Kind.SHARDED else ()
-
-
 def _write(buffer: str, family: str, edge: Edge) -> Iterator[ElementStep]:
+    """The value as its layout says, the movements, and what every rank must then have.
+
+    A shard is there at its owner and zero elsewhere: a gather that is missing leaves the zeros.
+    """
     over = (edge.axis,) if edge.before.kind is Kind.PARTIAL else ()
-    yield Source(buffer, family, over, held=_held(edge.axis, edge.before), why=edge.direction)
+    yield Source(buffer, family, over, g=_at(edge, edge.before), why=edge.direction)
     for move in edge.moves:
         yield from _move(buffer, edge, move)
-    about = edge.direction
     if edge.after.kind is not Kind.PARTIAL:
-        yield Expect(buffer, "is", (Term(family, over),), about=about)
+        target = Term(family, over)
+        yield Expect(buffer, "is", (target,), about=edge.direction, g=_at(edge, edge.after))
+    if _unsliced(edge):
+        elsewhere = Guard(at=((edge.axis, f"!{_owner(edge, edge.after)}"),))
+        target = Term(family, over, "0")
+        yield Expect(buffer, "is", (target,), about=edge.direction, g=elsewhere)
+
+
+def _unsliced(edge: Edge) -> bool:
+    """Every rank still has the whole value where it must have its part only."""
+    whole = edge.before == INVARIANT and edge.after.kind is Kind.SHARDED
+    return whole and Action.SLICE.value not in edge.moves
+
+
+def _owner(edge: Edge, on: On) -> str:
+    return owner(Entry((edge.axis,), on))
+
+
+def _at(edge: Edge, on: On) -> Guard:
+    return Guard(at=((edge.axis, _owner(edge, on)),)) if on.kind is Kind.SHARDED else ALWAYS
 
 
 def _move(buffer: str, edge: Edge, move: str) -> Iterator[ElementStep]:
     axis = edge.axis
-    before, after = (owner(Entry((axis,), on)) for on in (edge.before, edge.after))
     match move:
         case Collective.ALL_REDUCE.value:
             yield Reduce(buffer, (axis,), why=move)
         case Collective.REDUCE_SCATTER.value:
-            yield Reduce(buffer, (axis,), to=after, why=move)
+            yield Reduce(buffer, (axis,), why=move)
         case Collective.ALL_GATHER.value:
-            yield Take(buffer, axis, before, why=move)
+            yield Take(buffer, axis, _owner(edge, edge.before), why=move)
         case Collective.ALL_TO_ALL.value:
-            yield Take(buffer, axis, before, why=move)
-            yield Slice(buffer, axis, after, why=move)
-        case Action.SLICE.value:
-            yield Slice(buffer, axis, after, why=move)
-
-
-def layout_text(layout: Layout) -> str:
-    return ", ".join(map(str, layout)) or str(INVARIANT)
+            elsewhere = Guard(at=((axis, f"!{_owner(edge, edge.after)}"),))
+            yield Take(buffer, axis, _owner(edge, edge.before), why=move)
+            yield Move(buffer, buffer, coef="0", g=elsewhere, why=move)

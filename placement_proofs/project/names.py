@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placement_proofs.layout import Entry, Kind, Layout
-from placement_proofs.program import Held, Reduce, Slice, Step, Take
+from placement_proofs.program import Held, Slice, Step, Take
 
 MICRO = "micro"
 STEP = "step"
@@ -22,19 +22,20 @@ def held(layout: Layout) -> Held:
     return tuple(sorted((axis, owner(entry)) for entry in shards for axis in entry.axes))
 
 
-def gathered(buffer: str, entries: Layout, why: str) -> list[Step]:
-    """All-gather: on each axis of the shards, every rank takes the owner's value."""
-    return [Take(buffer, axis, owner(e), why=why) for e in entries for axis in e.axes]
+def owner_of(entries: Layout, axes: tuple[str, ...]) -> str:
+    """The owner's name where a step over ``axes`` makes or reads a shard."""
+    own = [entry for entry in entries if set(entry.axes) & set(axes)] or list(entries)
+    return owner(own[0]) if own else "p"
+
+
+def gathered(buffer: str, entries: Layout, axes: tuple[str, ...], why: str) -> list[Step]:
+    """All-gather: on each axis of the step, every rank takes the owner's value."""
+    return [Take(buffer, axis, owner_of(entries, (axis,)), why=why) for axis in axes]
 
 
 def sliced(buffer: str, entries: Layout, why: str) -> list[Step]:
     """Each rank keeps its part."""
     return [Slice(buffer, axis, owner(e), why=why) for e in entries for axis in e.axes]
-
-
-def scattered(buffer: str, entry: Entry, why: str) -> list[Step]:
-    """Reduce-scatter: the sum over the axes of a shard, at its owner."""
-    return [Reduce(buffer, entry.axes, to=owner(entry), why=why)]
 
 
 def shards(layout: Layout) -> Layout:

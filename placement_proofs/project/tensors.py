@@ -43,7 +43,7 @@ from placement_proofs.project.names import (
     gathered,
     held,
     lost,
-    scattered,
+    owner_of,
     sliced,
 )
 
@@ -166,10 +166,10 @@ class Writer:
         axes = tuple(axis.partition(":")[0] for axis in step.axes)
         match step.kind:
             case Collective.REDUCE_SCATTER:
-                new = lost(item.after, item.before)
-                return [s for e in new for s in scattered(buffer, e, why)]
+                to = owner_of(lost(item.after, item.before), axes)
+                return [Reduce(buffer, axes, to=to, why=why)]
             case Collective.ALL_GATHER:
-                return gathered(buffer, lost(item.before, item.after), why)
+                return gathered(buffer, lost(item.before, item.after), axes, why)
             case _:
                 return [Reduce(buffer, axes, why=why)]
 
@@ -181,7 +181,7 @@ class Writer:
         first: list[ElementStep] = []
         if item.before == start and target != source:
             first = [Move(target, source, why=_why(step))]
-        return first + gathered(target, lost(item.before, item.after), _why(step))
+        return first + gathered(target, lost(item.before, item.after), step.axes, _why(step))
 
     # local steps
 
