@@ -49,7 +49,7 @@ def _one_micro_batch(composition: Composition) -> Iterator[str]:
         return
     depth = composition.mesh.size(schedule.axis)
     micro = placement.micro
-    if isinstance(depth, int) and isinstance(micro, int) and 1 < depth and micro < depth:
+    if isinstance(depth, int) and isinstance(micro, int) and depth > 1 and micro < depth:
         yield (
             f"{micro} micro-batches on {depth} stages: at least "
             f"{(depth - 1) * 100 // (micro + depth - 1)}% of the time is pipeline bubble"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from placement_proofs import strategies
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Axis, Dim, Mesh
-from placement_proofs.placement import Placement, Schedule
+from placement_proofs.placement import Mode, Placement, Schedule
 from placement_proofs.strategies import Argument, Strategy
 
 STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
@@ -180,7 +180,13 @@ def _check_names(composition: Composition) -> None:
 
 
 def _check_repeats(parts: tuple[Strategy, ...]) -> None:
-    counts = Counter(s.name for s in parts if s.name in ("recompute", "offload", "single"))
+    counts = Counter(s.name for s in parts if s.name in ("recompute", "single"))
+    counts += Counter(
+        f"offload of {p.state.value}"
+        for s in parts
+        for p in s.placement.places
+        if p.mode is Mode.OFFLOADED
+    )
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise IllFormed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,10 +186,12 @@ def _config(
 
     imported = load(path, world=world, format=format)
     composition = imported.composition
+    chosen = _model(composition, model)
+    batch = imported.batch.micro_batch
     return Subject(
         repr(composition),
         composition,
-        _model(composition, model),
+        chosen if batch is None else replace(chosen, micro_batch=batch),
         facts,
         tuple(without),
         imported=imported,

@@ -25,7 +25,7 @@ from placement_proofs.program import (
     Step,
     Take,
 )
-from placement_proofs.program_check import ENDS, walk
+from placement_proofs.program_rules import ENDS, walk
 
 Number: TypeAlias = int | Fraction
 Rank: TypeAlias = tuple[int, ...]

@@ -46,6 +46,8 @@ class Failure:
 class Report:
     """The answer to ``check``.
 
+    ``deviations`` are how the loop differs from the derived plan. ``failure`` is the first of
+    ``failures``; ``also_failing`` are the tensors of the others.
     ``memory`` is in bytes per rank, ``communication`` in bytes sent per rank and step; both are
     ``None`` where a size is a symbol (``formula`` gives the closed forms).
     """
@@ -56,6 +58,7 @@ class Report:
     conditions: Mapping[str, ConditionResult]
     failure: Failure | None = None
     failures: int = 0
+    also_failing: tuple[str, ...] = ()
     repairs: tuple[Fix, ...] = ()
     memory: Mapping[str, Any] | None = None
     communication: Mapping[str, Any] | None = None
@@ -63,16 +66,19 @@ class Report:
     assumptions: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
+    deviations: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "composition": self.subject,
+            "without": list(self.deviations),
             "model": self.model,
             "verdict": self.verdict.value,
             "conditions": {name: c.to_json() for name, c in self.conditions.items()},
             "counterexample": self.failure.to_json() if self.failure else None,
             "failures": self.failures,
+            "also_failing": list(self.also_failing),
             "repairs": [r.to_json() for r in self.repairs],
             "memory": self.memory,
             "communication": self.communication,

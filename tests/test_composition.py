@@ -91,6 +91,7 @@ def test_every_strategy_of_the_module_can_be_written():
         ("pipeline(pp=2) * pipeline(pp=4)", "axis pp"),
         ("accumulate(micro=2) * pipeline(pp=2, microbatches=4)", "one such loop"),
         ("recompute('full') * recompute('none')", "recompute twice"),
+        ("offload('optimizer') * offload('optimizer', to='nvme')", "offload of optimizer twice"),
         ("zero1(dp=2, shard_over=('cp',))", "names cp"),
         ("offload('weights')", "states are parameters"),
         ("pipeline(pp=2, schedule='zigzag')", "gpipe, 1f1b, interleaved"),

@@ -368,7 +368,9 @@ def test_assumptions_say_what_the_composition_does_not(tmp_path: Path) -> None:
     assert "rounding" in assumed(_zero(stage=3, zero_quantized_gradients=True))
     assert "30%" in assumed(_zero(stage=3, offload_optimizer=CPU | {"ratio": 0.3}))
     mixed = _zero(stage=3, offload_param=CPU, offload_optimizer=NVME)
-    assert "optimizer to nvme, parameters to host" in assumed(mixed)
+    assert "offload('parameters') * offload('optimizer', to='nvme')" in repr(
+        _load(tmp_path, mixed).composition
+    )
     sequence = BASE | {"seq_parallel_communication_data_type": "bf16"}
     assert "sequence-parallel degree" in assumed(sequence)
     assert "experts" in assumed(BASE | {"expert_parallel": {"enabled": True}})

@@ -138,6 +138,7 @@ def _hybrid(strategy: str, launch: Launch) -> Strategy:
             f"{strategy} with one rank on each of {machines} machines never synchronises gradients",
             "use NO_SHARD or FULL_SHARD",
             "pytorch/pytorch: issue 154888",
+            "drop all-reduce gradient dp_replicate",
         )
     elif machines == 1:
         launch.notes.find(

@@ -229,18 +229,10 @@ def _offload(setup: Setup, notes: Notes) -> tuple[Strategy, ...]:
         notes.take(what, device or "none", setup.zero, what)
         if device and setup.stage >= least:
             effective[state] = device
-    return merged_offload(effective, notes)
-
-
-def merged_offload(devices: Mapping[str, str], notes: Notes) -> tuple[Strategy, ...]:
-    """One offload strategy for all states; a second device is an assumption."""
-    if not devices:
-        return ()
-    places = sorted(set(devices.values()))
-    if len(places) > 1:
-        named = ", ".join(f"{state} to {where}" for state, where in devices.items())
-        notes.assume(f"offloaded: {named}; the composition names {places[0]} for both")
-    return (strategies.offload(*devices, to=places[0]),)
+    return tuple(
+        strategies.offload(*(s for s in effective if effective[s] == where), to=where)
+        for where in sorted(set(effective.values()))
+    )
 
 
 def _dtypes(setup: Setup, notes: Notes) -> Dtypes:

@@ -166,6 +166,7 @@ def _sum(setup: Setup, notes: Notes) -> None:
             "gradients are summed, not averaged: they are dp times those of one device",
             "remove it, unless the loss is divided by the data-parallel ranks",
             "runtime/config.py",
+            "drop scale gradient",
         )
 
 

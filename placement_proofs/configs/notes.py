@@ -59,11 +59,21 @@ class Notes:
         self.add(name, value, provenance, place, "; ".join(filter(None, (unit, note))))
 
     def find(
-        self, kind: Kind, rule: str, place: str, message: str, remedy: str, where: str
+        self,
+        kind: Kind,
+        rule: str,
+        place: str,
+        message: str,
+        remedy: str,
+        where: str,
+        deviation: str = "",
     ) -> None:
-        """Record a finding; ``where`` is the framework's file, or a fuller source."""
+        """Record a finding; ``where`` is the framework's file, or a fuller source.
+
+        ``deviation`` is what a finding about mathematics does to the derived plan.
+        """
         source = where if ": " in where else f"{self.source}: {where}"
-        self.findings.append(Finding(kind, rule, place, message, remedy, source))
+        self.findings.append(Finding(kind, rule, place, message, remedy, source, deviation))
 
     def assume(self, text: str) -> None:
         """Record what the composition does not say exactly."""

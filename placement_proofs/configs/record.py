@@ -37,7 +37,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong or doubtful in a file, with the rule's name and its source."""
+    """Something wrong or doubtful in a file, with the rule's name and its source.
+
+    ``deviation`` says how a file with wrong mathematics differs from the derived plan, in the
+    words of :func:`placement_proofs.deviate.parse_deviation`: the check refutes it by replay.
+    """
 
     kind: Kind
     rule: str
@@ -45,6 +49,7 @@ class Finding:
     message: str
     remedy: str
     source: str
+    deviation: str = ""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}; {self.remedy} [{self.kind}: {self.rule}]"
@@ -77,6 +82,10 @@ class Dtypes:
     reduction: str | None = None
 
 
+SHARDING = ("zero_stage", "fsdp_version", "sharding_strategy")
+"""Fields without which the placement is not known."""
+
+
 @dataclass(frozen=True)
 class Imported:
     """A configuration file as a composition.
@@ -106,6 +115,20 @@ class Imported:
         if found is None:
             raise KeyError(name)
         return found
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """How the file's training loop differs from the plan derived from its composition."""
+        return tuple(f.deviation for f in self.findings if f.deviation)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """What the file leaves open and a verdict needs: the sharding itself, not a size."""
+        return tuple(
+            f"{f.name} is not in {f.place or self.file}: {f.note or 'unknown'}"
+            for f in self.fields
+            if f.name in SHARDING and f.provenance == "unknown"
+        )
 
     def degrees(self) -> Mapping[str, int | str]:
         """Sizes of the mesh axes, integers or symbols."""

@@ -95,12 +95,13 @@ def _communication(
     sent = [t for t in terms if t.what != Collective.HOST.value]
     hosted = [t.bytes for t in terms if t.what == Collective.HOST.value]
     by = _totals(sent, lambda t: (t.what, t.axes), measure.sizes)
+    by_phase = _totals(sent, lambda t: (t.what, t.axes, t.phase), measure.sizes)
     return Communication(
         convention,
         position.name,
         terms,
         by,
-        _totals(sent, lambda t: (t.what, t.axes, t.phase), measure.sizes),
+        by_phase,
         measure.sizes.total_exact(list(by.values())),
         measure.sizes.total_exact(hosted),
     )
@@ -118,12 +119,11 @@ def _totals(
     return {k: sizes.total_exact(values) for k, values in groups.items()}
 
 
-def _term(
-    visit: Visit[N], step: Transfer, measure: Measure[N], convention: Convention
-) -> Term[N]:
+def _term(visit: Visit[N], step: Transfer, measure: Measure[N], convention: Convention) -> Term[N]:
     sizes = measure.sizes
     parts = [_payload(item, step, measure, convention) for item in step.items]
     payload = sizes.total(parts)
+    sent = ring(step.kind, step.axes, sizes.product([payload, visit.times]), sizes)
     return Term(
         step.kind.value,
         step.axes,
@@ -135,13 +135,11 @@ def _term(
         tuple(item.name for item in step.items),
         visit.times,
         payload,
-        ring(step.kind, step.axes, sizes.product([payload, visit.times]), sizes),
+        sent,
     )
 
 
-def ring(
-    kind: Collective, axes: tuple[str, ...], payload: N, sizes: Sizes[N]
-) -> N | Fraction:
+def ring(kind: Collective, axes: tuple[str, ...], payload: N, sizes: Sizes[N]) -> N | Fraction:
     """Bytes that a rank sends for a payload of so many bytes (the semantics page, section 6)."""
     factor, cyclic = RING[kind]
     if not cyclic:

@@ -300,9 +300,11 @@ class Atoms:
         for mono, value in poly.terms.items():
             power = dict(mono).get(index, 0)
             rest = tuple(item for item in mono if item[0] != index)
-            total = total + mono_poly(rest, value) * self.power(atom.poly, top - power) if (
-                top != power
-            ) else total + mono_poly(rest, value)
+            total = (
+                total + mono_poly(rest, value) * self.power(atom.poly, top - power)
+                if (top != power)
+                else total + mono_poly(rest, value)
+            )
         return total
 
     def row_sum(self, poly: Poly, axis: str, size: Poly) -> Poly:

@@ -166,9 +166,7 @@ class Algebra:
         else:
             result.pop(key, None)
 
-    def _set(
-        self, result: Form, key: Key, axis: str, row: str, column: str, poly: Poly
-    ) -> None:
+    def _set(self, result: Form, key: Key, axis: str, row: str, column: str, poly: Poly) -> None:
         """Add a term with a new condition on an axis, its marks in normal form."""
         if row == "=":
             poly = self.atoms.rename(poly, axis, (ROW,), COLUMN)
@@ -244,9 +242,7 @@ class Algebra:
     def settle(self, form: Form, layout: Layout) -> Form:
         """The value where it is stored: only the owner's rank matters on held axes."""
         for axis, owner in layout.items():
-            if any(
-                tag_of(key[1], axis)[0] for key in form
-            ) or self._marked(form, axis):
+            if any(tag_of(key[1], axis)[0] for key in form) or self._marked(form, axis):
                 form = self._settle_axis(form, axis, owner)
         return form
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from placement_proofs.program import Buffer, Clip, Expect, Param, Program, Update, Use
-from placement_proofs.program_check import walk
+from placement_proofs.program_rules import walk
 from placement_proofs.prove.algebra import ONE
 from placement_proofs.prove.forms import Form, Layout, minus, plus
+from placement_proofs.prove.spec import plain_target, target
 from placement_proofs.prove.state import Obligation, State
+from placement_proofs.prove.values import function, square
 
 Where = list[tuple[str, str, bool]]
 
@@ -76,11 +78,9 @@ def update(state: State, step: Update) -> None:
     current = _current(state, buffer, where, "the copy that is updated is not current")
     grad, extra = _gradient(state, step, layout)
     joint = {**layout, **extra}
-    want = state.algebra.settle(state.target(param), joint)
+    want = state.algebra.settle(target(state, param), joint)
     shown = state.mask(grad, where)
-    right = oblige(
-        state, "gradient_integrity", param.name, shown, state.mask(want, where), joint
-    )
+    right = oblige(state, "gradient_integrity", param.name, shown, state.mask(want, where), joint)
     whole = _class(state, param, joint)
     named = _hyper(state, step, param)
     if right and current and whole and named:
@@ -130,7 +130,7 @@ def _opaque(
 ) -> Form:
     hyper = param.hyper if step.hyper is None else step.hyper
     whole = param.update == "whole"
-    return state.function(f"update {param.name} {' '.join(hyper)}", pair, layout, whole)
+    return function(state, f"update {param.name} {' '.join(hyper)}", pair, layout, whole)
 
 
 def _written(state: State, step: Update, param: Param, new: Form, layout: Layout) -> None:
@@ -163,9 +163,7 @@ def _advance(state: State, param: Param) -> None:
         )
         other = state.algebra.opaque("unequal", (param.name, state.tick), -1, ())
         note = "copies were updated to different values"
-        oblige(
-            state, "state_consistency", param.name, {} if same else other, {}, {}, note
-        )
+        oblige(state, "state_consistency", param.name, {} if same else other, {}, {}, note)
         if same:
             agreed = known[0]
     state.current[param.name] = true
@@ -205,7 +203,7 @@ def expect(state: State, step: Expect) -> None:
     if step.kind == "is":
         want: Form = {}
         for term in step.target:
-            want = plus(want, state.term(term))
+            want = plus(want, term_value(state, term))
         want = state.algebra.settle(want, layout)
     else:
         want, other = state.cell(step.other)
@@ -225,9 +223,7 @@ def _agree(state: State, step: Expect, form: Form, layout: Layout, where: Where)
     seen = state.seen(form, where)
     axes = set(step.axes or state.program.axes) - set(layout) - set(state.size.ones)
     varying = sorted(state.algebra.varying(seen) & axes)
-    want = seen
-    for axis in varying:
-        want = state.algebra.take(want, axis, "first")
+    want = plus(seen, state.algebra.opaque("unequal", tuple(varying), -1, ())) if varying else seen
     oblige(state, "contract", step.buf, seen, want, layout, step.about)
 
 
@@ -251,15 +247,15 @@ def norm(state: State, step: Clip) -> None:
         if param.name not in own and param.clip not in groups:
             continue
         bufs = [name for name in step.bufs if of.get(name) == param.name]
-        target = state.plain_target(param)
+        target = plain_target(state, param)
         actual = _agreed(state, bufs, step) if bufs else target
         sound = sound and actual is not None and state.compare.equal(actual, target, {})
-        want = plus(want, state.square(target if actual is None else actual, {}))
+        want = plus(want, square(state, target if actual is None else actual, {}))
     for name in step.bufs:
         if name not in of:
             actual = _agreed(state, [name], step)
             sound = sound and actual is not None
-            want = plus(want, state.square(actual or {}, {}))
+            want = plus(want, square(state, actual or {}, {}))
     form, layout = state.cell(step.by)
     where = state.where(step.g, layout)
     if where is None:

@@ -25,7 +25,9 @@ from placement_proofs.prove.algebra import ONE, Poly
 from placement_proofs.prove.forms import Form, Layout, Tag, plus, times
 from placement_proofs.prove.loops import run_loop
 from placement_proofs.prove.obligations import expect, norm, tick, update, use
+from placement_proofs.prove.spec import family
 from placement_proofs.prove.state import State
+from placement_proofs.prove.values import clip_factor, function, square
 
 
 def run(state: State, steps: tuple[Step, ...], prefix: tuple[int, ...] = ()) -> None:
@@ -55,9 +57,7 @@ def run_step(state: State, step: Step) -> None:
             tick(state)
 
 
-def _local(
-    state: State, step: Source | Init | Scale | Move | Apply | Square | Clip
-) -> None:
+def _local(state: State, step: Source | Init | Scale | Move | Apply | Square | Clip) -> None:
     match step:
         case Source():
             _source(state, step)
@@ -77,7 +77,7 @@ def _local(
         case Square():
             total: Form = {}
             for name in step.srcs:
-                total = plus(total, state.square(*state.cell(name)))
+                total = plus(total, square(state, *state.cell(name)))
             state.write(step.dst, total, {}, step.g)
         case Clip():
             _clip(state, step)
@@ -112,7 +112,7 @@ def _source(state: State, step: Source) -> None:
             tags.append((axis, "", layout[axis]))
         else:
             tags.append((axis, "=", "="))
-    form: Form = {(state.family(step.family, step.over), tuple(sorted(tags))): ONE}
+    form: Form = {(family(state, step.family, step.over), tuple(sorted(tags))): ONE}
     form = scale(state, form, state.expr(step.factor, local=True), layout)
     _store(state, step.dst, form, layout, step)
 
@@ -146,7 +146,7 @@ def _apply(state: State, step: Apply) -> None:
     if where is None:
         return
     args = tuple(state.seen(form, where) for form, _ in cells)
-    value = state.function(step.fn, args, layout, step.whole)
+    value = function(state, step.fn, args, layout, step.whole)
     state.write(step.dst, value, layout, step.g)
 
 
@@ -158,7 +158,7 @@ def _clip(state: State, step: Clip) -> None:
         where = state.where(step.g, layout)
         if where is None:
             continue
-        factor = state.clip_factor(state.seen(by, where))
+        factor = clip_factor(state, state.seen(by, where))
         state.write(name, scale(state, form, factor, layout), layout, step.g)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program import Buffer, Expr, Guard, Held, Param, Program, Term
-from placement_proofs.program_check import sources
+from placement_proofs.program import Buffer, Expr, Guard, Held, Program
 from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program_rules import sources
 from placement_proofs.prove.algebra import (
     ONE,
     ROW,
@@ -32,7 +32,6 @@ from placement_proofs.prove.forms import (
     freeze,
     minus,
     plus,
-    times,
 )
 
 Path: TypeAlias = tuple[int, ...]
@@ -99,7 +98,7 @@ class State:
         self.copies = {b.name: b for b in program.buffers}
         self.params = {p.name: p for p in program.params}
         self.order = {axis: i for i, axis in enumerate(program.axes)}
-        self._targets: dict[tuple[str, int], Form] = {}
+        self.targets: dict[tuple[str, int], Form] = {}
         for param in program.params:
             self.current[param.name] = self.version(param.name, 0)
         for buffer in program.buffers:
@@ -285,13 +284,12 @@ class State:
     ) -> Poly:
         """A count as a coefficient; summed over bounded loops turn by turn."""
         for loop, turn in turns:
-            if turn == "*" and loop in self.fixed:
+            if turn == "*" and loop in self.size.bounded:
                 total = ZERO
-                for one in range(min(self.fixed[loop], MAX_TURNS)):
+                for one in range(self.size.bounded[loop]):
                     rest = tuple((a, f"#{one}" if a == loop else t) for a, t in turns)
                     total = total + self.count(family, tick, rest, marks)
-                if self.fixed[loop] <= MAX_TURNS:
-                    return total
+                return total
         if family in self.program.equal:
             return self._equal_count(family, turns, marks)
         return self.atoms.poly(Count(family, tick, turns, marks))
@@ -338,123 +336,6 @@ class State:
         family = symbol.data
         assert isinstance(family, str)
         return self.count(family, symbol.tick, tuple(sorted(turns)), tuple(sorted(marks)))
-
-    # --- specification -----------------------------------------------------------------
-
-    def family(self, family: str, over: tuple[str, ...]) -> int:
-        """The symbol of a family of contributions (or counts) of this step."""
-        kind = "count" if family in self.counts else "contribution"
-        return self.symbols.id(Symbol(kind, family, self.tick, tuple(sorted(over))))
-
-    def term(self, term: Term) -> Form:
-        """A term of a target or contract."""
-        over = tuple(axis.lstrip("@") for axis in term.over)
-        tags: list[tuple[str, str, str]] = []
-        for name in term.over:
-            axis = name.lstrip("@")
-            if axis == name or axis in self.size.ones:
-                continue
-            if axis in self.order:
-                tags.append((axis, "=", "="))
-            else:
-                tags.append((axis, "", self.turns[axis]))
-        key = (self.family(term.family, over), tuple(sorted(tags)))
-        form: Form = times({key: ONE}, self.expr(term.coef, local=False))
-        return self.function(term.fn, (form,), {}, False) if term.fn else form
-
-    def plain_target(self, param: Param) -> Form:
-        """The gradient of the current step on one device, before clipping."""
-        key = (param.name, self.tick)
-        if key not in self._targets:
-            total: Form = {}
-            for term in param.target:
-                total = plus(total, self.term(term))
-            self._targets[key] = total
-        return self._targets[key]
-
-    def target(self, param: Param) -> Form:
-        """The gradient of the current step on one device."""
-        plain = self.plain_target(param)
-        if param.clip is None:
-            return plain
-        norm: Form = {}
-        for member in self.program.params:
-            if member.clip == param.clip:
-                norm = plus(norm, self.square(self.plain_target(member), {}))
-        return times(plain, self.clip_factor(norm))
-
-    def clip_factor(self, norm: Form) -> Poly:
-        """The factor that clipping derives from a squared norm."""
-        marks = tuple(sorted((axis, ROW) for axis in self.algebra.varying(norm)))
-        return self.atoms.poly(Opaque("clip", freeze(norm), marks))
-
-    # --- functions ---------------------------------------------------------------------
-
-    def function(self, fn: str, args: tuple[Form, ...], layout: Layout, whole: bool) -> Form:
-        """An uninterpreted function of values of one layout."""
-        frames = tuple(self.algebra.own_frame(arg, layout) for arg in args)
-        if fn == "square" and (inner := self._rooted(frames)) is not None:
-            return self.algebra.settle(inner, layout)
-        axes: set[str] = set()
-        for frame in frames:
-            axes |= self.algebra.varying(frame)
-        cut = tuple((a, o) for a, o in layout.items() if not o.startswith("tensor"))
-        data = (fn, cut if whole else (), tuple(freeze(frame) for frame in frames))
-        return self.algebra.settle(self.algebra.opaque("function", data, -1, axes), layout)
-
-    def _rooted(self, frames: tuple[Form, ...]) -> Form | None:
-        """The argument of a square root, if the one frame is just that."""
-        if len(frames) != 1 or len(frames[0]) != 1:
-            return None
-        (((symbol, tags), poly),) = frames[0].items()
-        data = self.symbols.symbols[symbol].data
-        own = tuple((axis, "=", "=") for axis in self.symbols.symbols[symbol].dims)
-        if poly != ONE or tags != own or not isinstance(data, tuple) or data[0] != "sqrt":
-            return None
-        return dict(data[2][0])
-
-    def square(self, form: Form, layout: Layout) -> Form:
-        """The sum of squares of all elements that a rank stores."""
-        if not form:
-            return {}
-        for axis in self.order:
-            rows = {_row(tags, axis) for _, tags in form}
-            if axis not in layout and rows and not rows & {"", "="}:
-                return self._square_by_rank(form, layout, axis, sorted(rows))
-        common = set(form.values())
-        factor = ONE
-        if len(common) == 1 and not self.atoms.marks(next(iter(common))):
-            factor = next(iter(common))
-            form = dict.fromkeys(form, ONE)
-        shards = tuple((a, o) for a, o in layout.items() if o not in ("first", "last"))
-        axes = self.algebra.varying(form) | {axis for axis, _ in shards}
-        squared = self.algebra.opaque("square", (freeze(form), shards), -1, axes)
-        for axis, owner in layout.items():
-            if owner in ("first", "last"):
-                squared = self.algebra.at(squared, axis, owner)
-        return times(squared, factor * factor)
-
-    def _square_by_rank(
-        self, form: Form, layout: Layout, axis: str, rows: list[str]
-    ) -> Form:
-        """Values on different ranks do not meet in a square."""
-        for i, left in enumerate(rows):
-            for right in rows[:i]:
-                self.positions.same(axis, left, right)
-        total: Form = {}
-        for row in rows:
-            part = {key: poly for key, poly in form.items() if _row(key[1], axis) == row}
-            inner = self.square(self.algebra.take(part, axis, row), layout)
-            total = plus(total, self.algebra.at(inner, axis, row))
-        return total
-
-
-MAX_TURNS = 8
-"""Turns up to which a count over a loop of fixed length is written out."""
-
-
-def _row(tags: tuple[tuple[str, str, str], ...], axis: str) -> str:
-    return next((row for name, row, _ in tags if name == axis), "")
 
 
 def layout_text(layout: Layout) -> str:

@@ -24,7 +24,7 @@ def poly_text(atoms: Atoms, poly: Poly) -> str:
     ordered = sorted(poly.terms.items(), key=lambda item: (-sum(p for _, p in item[0]), item[0]))
     text = ""
     for mono, value in ordered:
-        piece = mono_text(atoms, mono, abs(value))
+        piece = mono_text(atoms, mono, value if value > 0 else -value)
         sign = "-" if value < 0 else "+"
         text = f"{text} {sign} {piece}" if text else ("-" if value < 0 else "") + piece
     return text

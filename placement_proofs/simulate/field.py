@@ -58,7 +58,7 @@ class Field:
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         """Zeros of a shape in elements."""
-        array = np.zeros(shape, self.dtype)
+        array: Array = np.zeros(shape, self.dtype)
         if self.dtype is object:
             array.fill(Fraction(0))
         return array
@@ -97,7 +97,9 @@ class Field:
         inner = a.shape[-1]
         if self.modulus and inner > _TERMS:
             parts = range(0, inner, _TERMS)
-            terms = [a[..., i : i + _TERMS] @ b[..., i : i + _TERMS, :] % self.modulus for i in parts]
+            terms = [
+                a[..., i : i + _TERMS] @ b[..., i : i + _TERMS, :] % self.modulus for i in parts
+            ]
             return self.reduced(np.asarray(sum(terms)))
         if self.dtype is object and inner == 0:
             return self.zeros((*a.shape[:-1], b.shape[-1]))

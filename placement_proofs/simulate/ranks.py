@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.layout import Layout, bounds_at, shard_index, without
+from placement_proofs.layout import Layout, bounds_at, shard_index
 from placement_proofs.mesh import Dim, IntSizes, parent
 from placement_proofs.model import Model
 from placement_proofs.plan import Plan
@@ -22,6 +21,15 @@ MAX_RANKS = 4096
 MICRO = "micro"
 
 
+@dataclass(frozen=True)
+class _Known:
+    """Bounds that were worked out; it keeps alive the objects whose identities are their key."""
+
+    bounds: Bounds
+    shape: tuple[Dim, ...]
+    layout: Layout
+
+
 @dataclass
 class World:
     """All ranks of a mesh with concrete sizes; a rank is its number in row-major order."""
@@ -29,7 +37,7 @@ class World:
     plan: Plan
     sizes: IntSizes
     ranks: tuple[Mapping[str, int], ...]
-    _bounds: dict[tuple[tuple[Dim, ...], Layout, int, int], Bounds] = field(default_factory=dict)
+    _bounds: dict[tuple[int, int, int, int], _Known] = field(default_factory=dict)
     _groups: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def shape(self, shape: Iterable[Dim]) -> tuple[int, ...]:
@@ -38,12 +46,13 @@ class World:
 
     def bounds(self, shape: tuple[Dim, ...], layout: Layout, rank: int, micro: int = 0) -> Bounds:
         """The part of a tensor that a rank holds in a micro-batch."""
-        key = (shape, layout, rank, micro)
+        key = (id(shape), id(layout), rank, micro)
         found = self._bounds.get(key)
         if found is None:
             coordinates = {**self.ranks[rank], MICRO: micro}
-            found = self._bounds[key] = bounds_at(shape, layout, self.sizes, coordinates)
-        return found
+            bounds = bounds_at(shape, layout, self.sizes, coordinates)
+            found = self._bounds[key] = _Known(bounds, shape, layout)
+        return found.bounds
 
     def members(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
         """The ranks that communicate with a rank over a product of axes, in shard order."""
@@ -95,7 +104,8 @@ def inside(part: Bounds, whole: Bounds) -> tuple[slice, ...] | None:
     if any(stop > start and (start < a or stop > b) for (start, stop), (a, b) in pairs):
         return None
     return tuple(
-        slice(start - a, stop - a) if stop > start else slice(0, 0) for (start, stop), (a, _) in pairs
+        slice(start - a, stop - a) if stop > start else slice(0, 0)
+        for (start, stop), (a, _) in pairs
     )
 
 
@@ -123,7 +133,7 @@ def world(plan: Plan, model: Model, sizes: Mapping[str, int]) -> World:
         )
     everyone = product(*(range(axes[n]) for n in names))
     ranks = tuple(dict(zip(names, at, strict=True)) for at in everyone)
-    return World(plan, IntSizes(axes, {"B": batch, **named}), ranks)
+    return World(replace(plan, micro=axes[MICRO]), IntSizes(axes, {"B": batch, **named}), ranks)
 
 
 def _value(size: Dim, named: Mapping[str, int], name: str) -> int:
@@ -139,21 +149,10 @@ def _value(size: Dim, named: Mapping[str, int], name: str) -> int:
     return named[size]
 
 
-def ratio(text: str, sizes: IntSizes) -> Fraction:
-    """The value of a factor such as ``1/(dp*micro)``, ``3`` or ``dp``."""
-    numerator, _, denominator = text.partition("/")
-    return Fraction(_product(numerator, sizes), _product(denominator or "1", sizes))
-
-
-def _product(text: str, sizes: IntSizes) -> int:
-    words = [word.strip() for word in text.strip().strip("()").split("*")]
-    return math.prod(int(w) if w.isdigit() else sizes.dim(w) for w in words)
-
-
-def padded(shape: tuple[Dim, ...], layout: Layout, axes: tuple[str, ...], held: Bounds) -> int:
-    """Elements of a tensor that is whole on ``axes`` and padded to equal parts of them.
-
-    ``held`` is the part on the other axes; ``layout`` is the side that is sharded on ``axes``.
-    """
-    del shape
-    raise NotImplementedError
+def factor_words(text: str) -> list[tuple[str, bool]]:
+    """The words of a factor such as ``1/(dp*micro)``, and whether each is below the line."""
+    return [
+        (word.strip(), below > 0)
+        for below, part in enumerate(text.split("/", 1))
+        for word in part.strip().strip("()").split("*")
+    ]

@@ -18,7 +18,7 @@ from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
 from placement_proofs.project import Projected, project
-from placement_proofs.prove import ProgramResult, find_repairs, prove
+from placement_proofs.prove import Counterexample, ProgramResult, find_repairs, prove
 from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.verdict import ConditionResult, Verdict, combine
 
@@ -82,9 +82,12 @@ def int_sizes(plan: Plan, model: Model, known: Mapping[str, int]) -> IntSizes | 
 
 
 def _deviated(plan: Plan, deviations: Iterable[str]) -> Plan:
+    texts = tuple(deviations)
+    if not texts:
+        return plan
     from placement_proofs.deviate import deviate, parse_deviation
 
-    for text in deviations:
+    for text in texts:
         plan = deviate(plan, parse_deviation(text))
     return plan
 
@@ -110,10 +113,12 @@ def check(subject: Subject, *, convention: str = "zero-paper") -> Report:
         conditions,
         failures[0] if failures else None,
         len(failures),
+        tuple(dict.fromkeys(name for f in failures[1:] for name in f.members)),
         _undone(subject, known, convention) if failures else (),
         warnings=(*_import_warnings(subject), *advice(composition)),
         assumptions=_assumptions(subject, conditions),
         source=subject.imported.to_json() if subject.imported else None,
+        deviations=subject.deviations,
     )
     return _costed(report, plan, model, known, convention)
 
@@ -122,7 +127,7 @@ def _condition(proofs: Iterable[Proof], name: str) -> ConditionResult:
     """One condition over all element programs: contracts on activations are about gradients."""
     parts = []
     for proof in proofs:
-        conditions = proof.result.conditions
+        conditions = dict(proof.result.conditions)
         names = [name]
         if name == "gradient_integrity":
             names += ["contract"] if proof.projected.about == "activations" else []
@@ -134,7 +139,7 @@ def _condition(proofs: Iterable[Proof], name: str) -> ConditionResult:
     telling = [p for p in parts if p.verdict is verdict]
     return ConditionResult(
         verdict,
-        _merged(p.covers for p in telling),
+        _common(p.covers for p in telling),
         tuple(dict.fromkeys(a for p in parts for a in p.assumptions)),
         _merged(p.reason for p in telling if p.reason),
         sum(p.obligations for p in parts),
@@ -148,6 +153,32 @@ def _merged(texts: Iterable[str]) -> str:
     return "; ".join(kept)
 
 
+FREE = ("all sizes of ", "any number of turns of ")
+
+
+def _common(covers: Iterable[str]) -> str:
+    """What several results cover together: an axis that one of them fixes is not free."""
+    free: dict[str, dict[str, None]] = {prefix: {} for prefix in FREE}
+    others: dict[str, None] = {}
+    for part in (part for text in covers for part in text.split("; ")):
+        prefix = next((p for p in FREE if part.startswith(p)), None)
+        if prefix is None:
+            others[part] = None
+        else:
+            free[prefix] |= dict.fromkeys(part.removeprefix(prefix).split(", "))
+    said = set(" ".join(others).replace(",", "").split())
+    kept = {prefix: [n for n in names if n not in said] for prefix, names in free.items()}
+    texts = [prefix + ", ".join(names) for prefix, names in kept.items() if names]
+    return "; ".join([*texts, *(o for o in others if o and o != EXACT), *_exact(others)])
+
+
+EXACT = "exact arithmetic"
+
+
+def _exact(parts: Iterable[str]) -> list[str]:
+    return [EXACT] if EXACT in parts else []
+
+
 def _failures(proofs: Iterable[Proof]) -> Iterable[Failure]:
     for proof in proofs:
         found = proof.result.counterexample
@@ -155,10 +186,19 @@ def _failures(proofs: Iterable[Proof]) -> Iterable[Failure]:
             yield Failure(
                 found.condition,
                 proof.projected.about,
-                proof.projected.members,
-                found.to_json(),
+                proof.projected.members_of(found.subject),
+                _told(proof.result, found),
                 str(found),
             )
+
+
+def _applies(condition: ConditionResult) -> bool:
+    return condition.verdict is not Verdict.NOT_APPLICABLE
+
+
+def _told(result: ProgramResult, found: Counterexample) -> dict[str, Any]:
+    """A counterexample with the step to blame, which is not always where it shows."""
+    return {**found.to_json(), "blame": result.to_json()["blame"]}
 
 
 def _undone(subject: Subject, known: Mapping[str, int], convention: str) -> tuple[Fix, ...]:
@@ -182,15 +222,14 @@ def _fix(repaired: Subject, change: str, broken: Subject, known: Mapping[str, in
 
 def _traffic_difference(repaired: Plan, broken: Plan, subject: Subject) -> str:
     from placement_proofs.cost import communication
-    from placement_proofs.cost.convention import CONVENTIONS
+    from placement_proofs.cost.convention import DEFAULT
 
     composition, model = subject.composed()
     sizes = int_sizes(repaired, model, known_sizes(composition))
     if sizes is None:
         return "sizes are symbols: compare the closed forms"
-    default = CONVENTIONS["zero-paper"]
     more = (
-        communication(repaired, sizes, default).total - communication(broken, sizes, default).total
+        communication(repaired, sizes, DEFAULT).total - communication(broken, sizes, DEFAULT).total
     )
     return f"{more:+,} bytes sent per rank and step"
 
@@ -202,6 +241,8 @@ def _import_warnings(subject: Subject) -> tuple[str, ...]:
 def _assumptions(subject: Subject, conditions: Mapping[str, ConditionResult]) -> tuple[str, ...]:
     profile: Profile = subject.profile
     texts = [f"derived plan of profile {profile.name}"]
+    if subject.imported is not None:
+        texts += subject.imported.assumptions
     texts += [a for c in conditions.values() for a in c.assumptions]
     return tuple(dict.fromkeys(texts))
 
@@ -211,9 +252,9 @@ def _costed(
 ) -> Report:
     """Memory and communication without the steps that only the norm's proof needed."""
     from placement_proofs.cost import communication, memory
-    from placement_proofs.cost.convention import named_convention
+    from placement_proofs.cost.convention import convention as convention_named
 
-    widths = named_convention(convention)
+    widths = convention_named(convention)
     sizes = int_sizes(plan, model, known)
     if sizes is None:
         note = "sizes are symbols: memory and communication are closed forms, see formula"
@@ -240,18 +281,17 @@ def _check_program(subject: Subject, program: Program) -> Report:
     failure = None
     if result.counterexample is not None:
         found = result.counterexample
-        failure = Failure(
-            found.condition, "given program", (), found.to_json(), str(found)
-        )
+        told = _told(result, found)
+        failure = Failure(found.condition, "given program", (), told, str(found))
     repairs = find_repairs(program, result) if failure else ()
     return Report(
         subject.text,
         "",
         result.verdict,
-        result.conditions,
+        {n: c for n, c in result.conditions if n in CONDITIONS or _applies(c)},
         failure,
         1 if failure else 0,
-        tuple(Fix(r.change, r.verdict, r.cost) for r in repairs),
+        repairs=tuple(Fix(f"{r.action}: {r.text}", Verdict.PROVED, r.cost) for r in repairs),
     )
 
 

@@ -1,0 +1,77 @@
+"""The command line: ``placement-proofs``, also ``python -m placement_proofs``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from placement_proofs.errors import IllFormed
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+FAULT = 70
+"""Exit code of a fault of ours: no verdict was reached."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Codes of ``check``: 0 proved, 1 refuted, 2 ill-formed input or usage, 3 unknown.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _run(given: list[str]) -> int:
+    from placement_proofs.cli.app import app
+    from placement_proofs.cli.output import refuse
+
+    try:
+        result = app.main(given, prog_name="placement-proofs", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except IllFormed as error:
+        return refuse(error, as_json="--json" in given)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return refuse(_usage(error), as_json="--json" in given)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _fault(error, given)
+
+
+def _usage(error: click.ClickException) -> IllFormed:
+    """A wrong command line as an ill-formed input."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "placement-proofs"
+    what = error.format_message().rstrip(".")
+    return IllFormed("command line", what, "that is no use of the command", f"see {command} --help")
+
+
+def _fault(error: Exception, given: list[str]) -> int:
+    """Our own error: said in one line, without a verdict."""
+    if "--traceback" in given:
+        import traceback
+
+        traceback.print_exc()
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    click.echo(
+        f"fault of placement-proofs, not of your input: {what}; nothing was decided; please report "
+        "it with the command line (--traceback shows where it happened)",
+        err=True,
+    )
+    return FAULT

@@ -1,0 +1,90 @@
+"""``check``: prove or refute subjects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placement_proofs.cli.options import (
+    SUBJECT_HELP,
+    common_options,
+    convention_option,
+    read,
+    subject_options,
+)
+from placement_proofs.cli.output import one_line, paint, refusal, say, say_json, waiting
+from placement_proofs.errors import IllFormed
+from placement_proofs.verdict import Verdict, combine
+
+if TYPE_CHECKING:
+    from placement_proofs.report import Report
+
+HELP = f"""Prove that a composition trains like one device, or show how it does not.
+
+{SUBJECT_HELP}
+
+Prints the verdict, what it covers, a counterexample and repairs where refuted, and memory and
+traffic per rank.
+
+\b
+Exit codes: 0 proved, 1 refuted, 2 ill-formed input or usage, 3 unknown.
+Of several subjects the worst counts: ill-formed, refuted, unknown, proved.
+
+\b
+Examples:
+  placement-proofs check "zero3(dp=8) * tensor(tp=4, sequence=True)"
+  placement-proofs check "data(dp=8)" --without "drop all-reduce gradient dp"
+  placement-proofs check examples/configs/deepspeed_zero3.json --world 64
+"""
+
+
+@click.command(help=HELP)
+@click.argument("subjects", nargs=-1, required=True, metavar="SUBJECT...")
+@subject_options
+@convention_option
+@common_options
+def check(subjects: tuple[str, ...], convention: str, as_json: bool, **options: Any) -> int:
+    found = [_checked(text, convention, options) for text in subjects]
+    if as_json:
+        say_json(_json(found))
+    elif text := _text(found):
+        say(text)
+    for result in found:
+        if isinstance(result, IllFormed):
+            click.echo(one_line(result), err=True)
+    return combine(map(_verdict, found)).exit_code
+
+
+def _checked(text: str, convention: str, options: dict[str, Any]) -> Report | IllFormed:
+    from placement_proofs.checking import check as prove_or_refute
+
+    try:
+        with waiting(f"checking {text[:60]}"):
+            return prove_or_refute(read(text, **options), convention=convention)
+    except IllFormed as error:
+        return error
+
+
+def _verdict(result: Report | IllFormed) -> Verdict:
+    return Verdict.ILL_FORMED if isinstance(result, IllFormed) else result.verdict
+
+
+def _json(found: list[Report | IllFormed]) -> dict[str, Any]:
+    parts = [refusal(r) if isinstance(r, IllFormed) else r.to_json() for r in found]
+    if len(parts) == 1:
+        return parts[0]
+    verdict = combine(map(_verdict, found))
+    return {"schema": "placement-proofs/checks/1", "verdict": verdict.value, "reports": parts}
+
+
+def _text(found: list[Report | IllFormed]) -> str:
+    from placement_proofs.render.report import report_text, summary_text
+    from placement_proofs.render.table import sections
+
+    colours = paint()
+    reports = [r for r in found if not isinstance(r, IllFormed)]
+    parts = [report_text(report, colours) for report in reports]
+    if len(found) > 1:
+        parts.append(summary_text([_verdict(r) for r in found], colours))
+    return sections(parts)

@@ -1,0 +1,118 @@
+"""``formula``: closed forms of memory and traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placement_proofs.cli.options import (
+    SUBJECT_HELP,
+    common_options,
+    convention_option,
+    plan_options,
+    read,
+    sizes,
+)
+from placement_proofs.cli.output import paint, say, say_json, waiting
+from placement_proofs.errors import IllFormed
+
+if TYPE_CHECKING:
+    from placement_proofs.cost.closed_form import ClosedForms
+    from placement_proofs.cost.units import Amount
+
+HELP = f"""Print memory and traffic of a rank as formulas, exact (=) and as the axes grow (~).
+
+{SUBJECT_HELP}
+
+Symbols: one for each mesh axis (its own, or N_dp for dp), m micro-batches, b sequences of a rank
+and micro-batch, K optimizer bytes per parameter, the sizes of the model (h, L, ...), and for the
+abstract model Psi parameters of P bytes in all.
+
+\b
+Examples:
+  placement-proofs formula "zero3(dp=N)" --model abstract
+  placement-proofs formula "zero3(dp=N)" --model abstract --of memory --set N=64
+  placement-proofs formula "hsdp(dp_replicate=4, dp_shard=8)" --of communication --terms
+  placement-proofs formula "tensor(tp=N)" --format latex
+"""
+
+
+@click.command(help=HELP)
+@click.argument("subject")
+@click.option(
+    "--of",
+    "kind",
+    type=click.Choice(["memory", "communication", "all"]),
+    default="all",
+    show_default=True,
+    help="Which formulas.",
+)
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["text", "latex", "json", "python"]),
+    default="text",
+    show_default=True,
+    help="How they are written.",
+)
+@click.option("--set", "values", multiple=True, metavar="NAME=SIZE", help="A number for a symbol.")
+@click.option("--terms", is_flag=True, help="Show the steps that each formula is the sum of.")
+@click.option("--uneven", is_flag=True, help="Ceilings instead of quotients: sizes do not divide.")
+@plan_options
+@convention_option
+@common_options
+def formula(
+    subject: str,
+    kind: str,
+    output: str,
+    values: tuple[str, ...],
+    terms: bool,
+    uneven: bool,
+    convention: str,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    from placement_proofs.render import formula as render
+
+    given = sizes(values, "--set")
+    with waiting("working out formulas"):
+        title, forms = _forms(subject, options, convention, uneven)
+        numbers = _numbers(forms, given)
+        named = render.chosen(forms, ["memory", "communication"] if kind == "all" else [kind])
+        if as_json or output == "json":
+            say_json(render.formula_json(title, forms, named, numbers))
+        elif output == "latex":
+            say(render.formula_latex(named))
+        elif output == "python":
+            say(render.formula_python(forms, named))
+        else:
+            say(render.formula_text(title, forms, named, numbers, terms=terms, paint=paint()))
+    return 0
+
+
+def _forms(
+    subject: str, options: Mapping[str, Any], convention: str, uneven: bool
+) -> tuple[str, ClosedForms]:
+    from placement_proofs.checking import plan_of
+    from placement_proofs.cost.closed_form import closed_forms
+    from placement_proofs.cost.convention import convention as convention_named
+
+    widths = convention_named(convention)
+    asked = read(subject, **options)
+    plan, model = plan_of(asked)
+    forms = closed_forms(plan, model, widths, divides=not uneven)
+    return f"{asked.text} on model {model.name}", forms
+
+
+def _numbers(forms: ClosedForms, given: Mapping[str, int]) -> Mapping[str, Amount]:
+    """Numbers where every symbol has a value; values that were given must be of use."""
+    try:
+        return forms.numbers(given)
+    except IllFormed:
+        if given:
+            raise
+        return {}
+
+

@@ -1,0 +1,50 @@
+"""Cost: memory and traffic of a plan, on integers and on symbols, by one walk.
+
+Integers need nothing but the standard library; :mod:`placement_proofs.cost.closed_form` and
+:mod:`placement_proofs.cost.compare` give formulas and load sympy.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TypeVar
+
+from placement_proofs.cost.communication import Communication, communication, communication_at
+from placement_proofs.cost.convention import CONVENTIONS, DEFAULT, Convention, convention
+from placement_proofs.cost.memory import Memory, largest_position, memory, memory_at
+from placement_proofs.cost.sizes import sizes_of
+from placement_proofs.cost.terms import Term
+from placement_proofs.mesh import Sizes
+from placement_proofs.plan import Plan
+
+N = TypeVar("N")
+
+
+def bubble(plan: Plan, sizes: Sizes[N]) -> N | Fraction:
+    """Idle time of a pipeline per unit of work: ``(p - 1) / m``, over ``v`` chunks if interleaved.
+
+    Sources: arXiv 1811.06965 (gpipe), 2104.04473 (1f1b and interleaved, section 2.2). Zero without
+    a pipeline.
+    """
+    if plan.schedule == "none":
+        return sizes.dim(0)
+    idle = sizes.difference(sizes.axis(plan.pipeline), sizes.dim(1))
+    return sizes.ratio(idle, sizes.product([sizes.dim(plan.micro), sizes.dim(plan.chunks)]))
+
+
+__all__ = [
+    "CONVENTIONS",
+    "DEFAULT",
+    "Communication",
+    "Convention",
+    "Memory",
+    "Term",
+    "bubble",
+    "communication",
+    "communication_at",
+    "convention",
+    "largest_position",
+    "memory",
+    "memory_at",
+    "sizes_of",
+]

@@ -1,0 +1,281 @@
+"""Sizes as symbols, and what is done with formulas: the only importer of sympy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import sympy
+from sympy.printing.pycode import PythonCodePrinter
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.mesh import Dim, parent
+from placement_proofs.model import Model
+from placement_proofs.plan import Plan
+
+Expr: TypeAlias = Any
+"""A sympy expression (sympy has no types)."""
+
+MICRO_BATCH = "b"
+MICRO = "m"
+OPTIMIZER = "K"
+PARAMETERS = "Psi"
+PARAMETER_BYTES = "P"
+RESERVED = (MICRO_BATCH, OPTIMIZER, PARAMETERS, PARAMETER_BYTES, "B")
+
+
+def symbol(name: str) -> Expr:
+    """A positive whole number."""
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+def axis_symbol(name: str, size: Dim) -> str:
+    """The name of the symbol of an axis: the one that the composition uses, else ``N_<axis>``."""
+    return size if isinstance(size, str) else f"N_{name}"
+
+
+@dataclass(frozen=True)
+class SymSizes:
+    """Sizes of a plan on a model as symbols.
+
+    ``divides`` takes every quotient as exact, as it is where all sizes divide; without it, a part
+    is ``ceiling(size / parts)``.
+    """
+
+    axes: Mapping[str, Expr]
+    batch: Expr
+    micro: Expr
+    divides: bool = True
+    known: dict[Dim, Expr] = field(default_factory=dict)
+
+    def dim(self, value: Dim) -> Expr:
+        if value not in self.known:
+            self.known[value] = self._read(value)
+        return self.known[value]
+
+    def _read(self, value: Dim) -> Expr:
+        if isinstance(value, int):
+            return sympy.Integer(value)
+        numerator, *divisors = value.split("/")
+        above = [self._atom(factor.strip()) for factor in numerator.split("*")]
+        below = [self._atom(divisor.strip()) for divisor in divisors]
+        return sympy.Mul(*above) / sympy.Mul(*below)
+
+    def _atom(self, name: str) -> Expr:
+        if name.isdigit():
+            return sympy.Integer(int(name))
+        if name == "B":
+            return self.batch
+        return self.axes[name] if name in self.axes else symbol(name)
+
+    def axis(self, name: str) -> Expr:
+        return sympy.Integer(2) if ":" in name else self.axes[parent(name)]
+
+    def cdiv(self, a: Expr, b: Expr) -> Expr:
+        return a / b if self.divides else sympy.ceiling(a / b)
+
+    def product(self, values: Sequence[Expr]) -> Expr:
+        return sympy.Mul(*values)
+
+    def total(self, values: Sequence[Expr]) -> Expr:
+        return sympy.Add(*values)
+
+    def difference(self, a: Expr, b: Expr) -> Expr:
+        return a - b
+
+    def least(self, values: Sequence[Expr]) -> Expr:
+        return sympy.Min(*values)
+
+    def largest(self, values: Sequence[Expr]) -> Expr:
+        kept = undominated(values) or [sympy.Integer(0)]
+        return kept[0] if len(kept) == 1 else _maximum(kept)
+
+    def ratio(self, a: Expr, b: Expr) -> Expr:
+        return a / b
+
+    def total_exact(self, values: Sequence[Expr]) -> Expr:
+        return sympy.Add(*values)
+
+
+def symbolic_sizes(plan: Plan, model: Model, *, divides: bool = True) -> SymSizes:
+    """The sizes of ``plan`` on ``model`` as symbols.
+
+    Axes have the symbol of the composition or ``N_<axis>``, micro-batches ``m``, sequences of one
+    rank and micro-batch ``b``, dims of the model their own names.
+
+    Raises:
+        IllFormed: a symbol of the composition is also the name of a size of the model.
+    """
+    names = {a.name: axis_symbol(a.name, a.size) for a in plan.mesh.axes}
+    loop = plan.micro if isinstance(plan.micro, str) else MICRO
+    for name in [*names.values(), loop]:
+        if name in model.dims or name in RESERVED:
+            raise IllFormed(
+                f"symbol {name}",
+                f"also a size of the model {model.name} or of every model",
+                "one name means one size",
+                f"write another symbol, such as N_{name}",
+            )
+    axes = {axis: symbol(name) for axis, name in names.items()}
+    micro = sympy.Integer(1) if plan.micro == 1 else symbol(loop)
+    batch = sympy.Mul(symbol(MICRO_BATCH), micro, *(axes[a] for a in plan.batch_axes))
+    known: dict[Dim, Expr] = {loop: micro} if isinstance(plan.micro, str) else {}
+    if plan.micro != 1:
+        known[plan.micro] = micro
+    return SymSizes({**axes, "micro": micro}, batch, micro, divides, known)
+
+
+def undominated(values: Iterable[Expr]) -> list[Expr]:
+    """Without those that are nowhere above another one (all symbols are at least 1)."""
+    kept: list[tuple[Expr, _Terms]] = []
+    for value in dict.fromkeys(values):
+        terms = _terms(value)
+        if not any(_covers(other, terms) for _, other in kept):
+            kept = [(v, other) for v, other in kept if not _covers(terms, other)]
+            kept.append((value, terms))
+    return [value for value, _ in kept]
+
+
+def _maximum(values: Sequence[Expr]) -> Expr:
+    """The maximum of several expressions, what they share taken out of it."""
+    shared = set.intersection(*(set(sympy.Add.make_args(v)) for v in values))
+    rest = [sympy.Add(*(t for t in sympy.Add.make_args(v) if t not in shared)) for v in values]
+    return sympy.Add(*shared, sympy.Max(*rest, evaluate=False))
+
+
+_Terms: TypeAlias = dict[Expr, Expr]
+"""Coefficients by monomial; a product with a difference such as ``L - 1`` is one monomial."""
+
+
+def _terms(value: Expr) -> _Terms:
+    pairs = (term.as_coeff_Mul() for term in sympy.Add.make_args(value))
+    return {monomial: coefficient for coefficient, monomial in pairs}
+
+
+def _covers(a: _Terms, b: _Terms) -> bool:
+    """Whether ``a >= b`` is plain: every term of ``b`` is paid for by terms of ``a`` above it."""
+    if any(c < 0 for c in (*a.values(), *b.values())):
+        return False
+    rest = {m: c - b.get(m, 0) for m, c in a.items()}
+    owed = {m: c - a.get(m, 0) for m, c in b.items() if c > a.get(m, 0)}
+    for monomial, amount in owed.items():
+        for other, surplus in rest.items():
+            if amount > 0 and surplus > 0 and _above(other, monomial):
+                paid = min(amount, surplus)
+                rest[other] -= paid
+                amount -= paid
+        if amount > 0:
+            return False
+    return True
+
+
+@lru_cache(maxsize=100_000)
+def _above(a: Expr, b: Expr) -> bool:
+    """Whether ``a / b`` is a product of whole powers of sizes, hence at least 1."""
+    powers = (a / b).as_powers_dict()
+    return all(
+        base == 1 or (power >= 0 and isinstance(base, sympy.Symbol | sympy.ceiling))
+        for base, power in powers.items()
+    )
+
+
+def neat(expression: Expr) -> Expr:
+    """Common factors taken out, where it is a quotient of polynomials in sizes and ceilings."""
+    if expression.has(sympy.Max, sympy.Min):
+        return expression
+    names = {c: sympy.Dummy(positive=True) for c in expression.atoms(sympy.ceiling)}
+    plain = expression.xreplace(names)
+    return sympy.factor(plain).xreplace({dummy: c for c, dummy in names.items()})
+
+
+def total(values: Iterable[Expr]) -> Expr:
+    """The sum; zero when there is none."""
+    return sympy.Add(*values)
+
+
+def asymptotic(expression: Expr, axes: Iterable[Expr]) -> Expr:
+    """The leading term as each axis grows: ``(N-1)/N`` becomes 1."""
+    if expression.has(sympy.Max, sympy.Min, sympy.ceiling):
+        return expression
+    result = sympy.expand(expression)
+    for size in axes:
+        result = _leading(result, size)
+    return sympy.factor(result)
+
+
+def _leading(expression: Expr, size: Expr) -> Expr:
+    powers: dict[int, list[Expr]] = {}
+    for term in sympy.Add.make_args(expression):
+        powers.setdefault(int(term.as_coeff_exponent(size)[1]), []).append(term)
+    return sympy.Add(*powers[max(powers)])
+
+
+def replaced(expression: Expr, values: Mapping[str, int | Fraction | Expr]) -> Expr:
+    """``expression`` with symbols replaced by numbers or formulas."""
+    return expression.xreplace({symbol(k): sympy.sympify(v) for k, v in values.items()})
+
+
+def number(expression: Expr, values: Mapping[str, int | Fraction]) -> int | Fraction:
+    """The value of an expression.
+
+    Raises:
+        IllFormed: a symbol has no value.
+    """
+    result = replaced(expression, values)
+    if result.free_symbols:
+        names = ", ".join(sorted(s.name for s in result.free_symbols))
+        raise IllFormed("numbers", f"no value for {names}", "every symbol needs one", "give it")
+    result = sympy.Rational(result)
+    return int(result) if result.q == 1 else Fraction(int(result.p), int(result.q))
+
+
+def symbols_of(expression: Expr) -> list[str]:
+    """The names of the symbols of an expression, sorted."""
+    return sorted(s.name for s in expression.free_symbols)
+
+
+def latex(expression: Expr) -> str:
+    """The expression as LaTeX."""
+    return str(sympy.latex(expression))
+
+
+def limit(expression: Expr, size: Expr) -> Expr:
+    """The limit as ``size`` grows without bound."""
+    return sympy.limit(expression, size, sympy.oo)
+
+
+def solutions(expression: Expr, value: Fraction, size: Expr) -> list[int]:
+    """The sizes, whole and at least 1, at which an expression has a value."""
+    equation = sympy.Eq(expression, sympy.Rational(value.numerator, value.denominator))
+    if equation in (sympy.true, sympy.false):
+        return []
+    return sorted(int(s) for s in sympy.solve(equation, size) if s.is_Integer and s >= 1)
+
+
+class _Printer(PythonCodePrinter):  # type: ignore[misc]
+    """Python text that is exact on fractions and needs the standard library only."""
+
+    def _print_Rational(self, expr: Expr) -> str:
+        return f"Fraction({expr.p}, {expr.q})"
+
+
+def python_source(name: str, expression: Expr, note: str) -> str:
+    """The source of a function that computes an expression exactly (bytes)."""
+    names = symbols_of(expression)
+    parameters = f"*, {', '.join(f'{n}: int' for n in names)}" if names else ""
+    body = _Printer({"fully_qualified_modules": True}).doprint(expression)
+    lines = [
+        "import math  # noqa: F401",
+        "from fractions import Fraction",
+        "",
+        "",
+        f"def {name}({parameters}) -> Fraction:",
+        f'    """{note}"""',
+        *(f"    {n} = Fraction({n})" for n in names),
+        f"    return Fraction({body})",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,287 @@
+"""The parser of the text form of element programs (`program_text` describes it)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.program import (
+    ALWAYS,
+    Apply,
+    Axes,
+    Buffer,
+    Clip,
+    Expect,
+    Guard,
+    Held,
+    Init,
+    Move,
+    Param,
+    Program,
+    Reduce,
+    Scale,
+    Slice,
+    Source,
+    Square,
+    Step,
+    Take,
+    Tick,
+    Update,
+    Use,
+    validate,
+)
+from placement_proofs.program_lex import syntax
+from placement_proofs.program_print import expr_text
+from placement_proofs.program_target import parse_target
+
+MAX_BYTES = 200_000
+MAX_DEPTH = 8
+
+
+@dataclass
+class _Line:
+    place: str
+    word: str
+    rest: str
+    options: dict[str, str]
+    guard: Guard = ALWAYS
+
+    def take(self, name: str) -> str:
+        return self.options.pop(name, "")
+
+    def names(self, name: str) -> Axes:
+        return _split(self.take(name))
+
+    def held(self) -> Held:
+        pairs = [part.partition(":") for part in self.names("held")]
+        held = tuple((axis, owner or "p") for axis, _, owner in pairs)
+        return held + tuple((axis, "p") for axis in self.names("shard"))
+
+    def words(self, *counts: int) -> list[str]:
+        words = self.rest.split()
+        if len(words) not in counts:
+            raise self.error(f"'{self.word}' has {' or '.join(map(str, counts))} words after it")
+        return words
+
+    def sides(self, *signs: str) -> tuple[str, str, str]:
+        match = re.fullmatch(r"(\S+)\s*(\+=|=)\s*(.+)", self.rest)
+        if match is None or match[2] not in signs:
+            raise self.error(f"'{self.word}' is followed by a name, {' or '.join(signs)}, a value")
+        return match[1], match[2], match[3].strip()
+
+    def error(self, rule: str) -> IllFormed:
+        return syntax(self.place, f"{self.word} {self.rest}".strip(), rule)
+
+
+def _split(text: str) -> Axes:
+    return tuple(part for part in re.split(r"[,*]", text) if part)
+
+
+def _family(line: _Line, text: str) -> tuple[str, Axes]:
+    match = re.fullmatch(r"([A-Za-z_][\w.]*)\s*\[([^\]]*)\]", text)
+    if match is None:
+        raise line.error("contributions are written as a family with its indices, c[dp,mb]")
+    return match[1], tuple(part.strip() for part in match[2].split(",") if part.strip())
+
+
+def _source(line: _Line) -> Step:
+    dst, sign, value = line.sides("=", "+=")
+    family, over = _family(line, value)
+    return Source(
+        dst,
+        family,
+        over,
+        summed=line.names("sum"),
+        held=line.held(),
+        add=sign == "+=",
+        factor=expr_text(line.take("x") or "1"),
+        count=line.word == "count",
+    )
+
+
+def _draw(line: _Line) -> Step:
+    dst, _, name = line.sides("=")
+    return Init(dst, name, vary=line.names("vary"), held=line.held())
+
+
+def _reduce(line: _Line) -> Step:
+    buf, axes = line.words(2)
+    return Reduce(buf, _split(axes), mean=line.word == "mean", to=line.take("to") or None)
+
+
+def _take(line: _Line) -> Step:
+    words = line.words(2, 3) if line.word == "gather" else line.words(3)
+    return Take(words[0], words[1], words[2] if len(words) == 3 else "p")
+
+
+def _slice(line: _Line) -> Step:
+    words = line.words(2, 3)
+    return Slice(words[0], words[1], words[2] if len(words) == 3 else "p")
+
+
+def _scale(line: _Line) -> Step:
+    buf, _, by = line.rest.partition(" ")
+    if not by.strip():
+        raise line.error("'scale' is followed by a buffer and an expression")
+    return Scale(buf, expr_text(by))
+
+
+def _move(line: _Line) -> Step:
+    if line.word == "zero":
+        (buf,) = line.words(1)
+        return Move(buf, buf, coef="0")
+    dst, src = line.words(2)
+    return Move(dst, src, add=line.word == "add", coef=expr_text(line.take("x") or "1"))
+
+
+def _apply(line: _Line) -> Step:
+    dst, _, value = line.sides("=")
+    match = re.fullmatch(r"([A-Za-z_][\w.]*)\s*\(([^()]*)\)", value)
+    if match is None:
+        raise line.error("a function is applied to buffers, as in 'apply y = f(x, z)'")
+    args = tuple(part.strip() for part in match[2].split(",") if part.strip())
+    return Apply(dst, match[1], args, whole=line.word == "whole")
+
+
+def _square(line: _Line) -> Step:
+    dst, _, value = line.sides("=")
+    return Square(dst, tuple(value.split()))
+
+
+def _clip(line: _Line) -> Step:
+    bufs, found, by = line.rest.partition(" by ")
+    if not found:
+        raise line.error("write 'clip g h by q'")
+    return Clip(tuple(bufs.split()), by.strip())
+
+
+def _use(line: _Line) -> Step:
+    (buf,) = line.words(1)
+    return Use(buf)
+
+
+def _update(line: _Line) -> Step:
+    hyper = line.names("hyper") if "hyper" in line.options else None
+    buf, grad = line.words(2)
+    return Update(buf, grad, hyper)
+
+
+def _tick(line: _Line) -> Step:
+    line.words(0)
+    return Tick()
+
+
+def _expect(line: _Line) -> Step:
+    match = re.fullmatch(r"(\S+)\s+(agree|same|is)\b\s*(.*)", line.rest)
+    if match is None:
+        raise line.error("write 'expect y is ...', 'expect y agree' or 'expect y same z'")
+    kind = cast(Literal["agree", "is", "same"], match[2])
+    target = parse_target(match[3], line.place) if kind == "is" else ()
+    return Expect(
+        match[1],
+        kind,
+        target,
+        other=match[3].strip() if kind == "same" else "",
+        axes=line.names("axes"),
+        about=line.take("about") or "value",
+    )
+
+
+_STEPS: dict[str, Callable[[_Line], Step]] = {
+    "grad": _source,
+    "count": _source,
+    "draw": _draw,
+    "sum": _reduce,
+    "mean": _reduce,
+    "take": _take,
+    "gather": _take,
+    "slice": _slice,
+    "scale": _scale,
+    "set": _move,
+    "add": _move,
+    "zero": _move,
+    "apply": _apply,
+    "whole": _apply,
+    "square": _square,
+    "clip": _clip,
+    "use": _use,
+    "update": _update,
+    "tick": _tick,
+    "expect": _expect,
+}
+
+
+def _declare_axes(line: _Line, program: Program) -> Program:
+    return replace(program, axes=program.axes + tuple(line.rest.split()))
+
+
+def _declare_loops(line: _Line, program: Program) -> Program:
+    return replace(program, loops=program.loops + tuple(line.rest.split()))
+
+
+def _declare_size(line: _Line, program: Program) -> Program:
+    name, size = line.words(2)
+    return replace(program, sizes=(*program.sizes, (name, _integer(size, line.place))))
+
+
+def _integer(text: str, place: str) -> int:
+    if not re.fullmatch(r"\d{1,12}", text):
+        raise syntax(place, text, "a size is a positive integer")
+    return int(text)
+
+
+def _declare_equal(line: _Line, program: Program) -> Program:
+    return replace(program, equal=program.equal + tuple(line.rest.split()))
+
+
+def _declare_spec(line: _Line, program: Program) -> Program:
+    name, _, target = line.sides("=")
+    param = Param(
+        name,
+        parse_target(target, line.place),
+        clip=line.take("clip") or None,
+        update=cast(Literal["elementwise", "whole"], line.take("update") or "elementwise"),
+        hyper=line.names("hyper"),
+    )
+    return replace(program, params=(*program.params, param))
+
+
+def _declare_copy(line: _Line, program: Program) -> Program:
+    words = line.words(3)
+    if words[1] != "of":
+        raise line.error("write 'copy w of W'")
+    buffer = Buffer(words[0], words[2], held=line.held(), vary=line.names("vary"))
+    return replace(program, buffers=(*program.buffers, buffer))
+
+
+def _declare_buffer(line: _Line, program: Program) -> Program:
+    (name,) = line.words(1)
+    return replace(program, buffers=(*program.buffers, Buffer(name, "", held=line.held())))
+
+
+def _declare_name(line: _Line, program: Program) -> Program:
+    return replace(program, name=line.rest)
+
+
+_DECLARATIONS: dict[str, Callable[[_Line, Program], Program]] = {
+    "axes": _declare_axes,
+    "loops": _declare_loops,
+    "size": _declare_size,
+    "equal": _declare_equal,
+    "spec": _declare_spec,
+    "copy": _declare_copy,
+    "buffer": _declare_buffer,
+    "name": _declare_name,
+}
+
+
+def parse_program(text: str, *, place: str = "program") -> Program:
+    """The program that a text says; raises `IllFormed` with the line."""
+    if len(text) > MAX_BYTES:
+        raise syntax(place, text, f"a program has at most {MAX_BYTES} characters")
+    program = _Reader(place).read(text)
+    validate(program)
+    return program

@@ -1,0 +1,100 @@
+"""Targets: sums of families of contributions with coefficients, read from text."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.program import Term
+from placement_proofs.program_expr import bad_expression, dotted, parse_ast
+from placement_proofs.program_print import expr_text
+
+_OWN = "own__"
+"""Stands for `@` while Python's parser reads the text."""
+
+
+def parse_target(text: str, place: str) -> tuple[Term, ...]:
+    """`c[dp,mb]/(dp*mb) + 2*d[dp]` as terms; `0` has none. Raises `IllFormed`."""
+    if text.strip() == "0":
+        return ()
+    readable = text.replace("@", _OWN).replace("[]", "[()]")
+    return tuple(
+        replace(term, coef=expr_text(term.coef))
+        for term in _terms(parse_ast(readable, place), text, place)
+    )
+
+
+def _terms(node: ast.expr, text: str, place: str) -> list[Term]:
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _terms(left, text, place) + _terms(right, text, place)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _terms(left, text, place) + _scaled(right, "-({})", text, place)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _scaled(operand, "-({})", text, place)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _product(left, right, text, place)
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return _scaled(left, f"({{}})/({_plain(right, text, place)})", text, place)
+        case ast.Subscript(value=value, slice=index):
+            return [_family(value, index, text, place)]
+        case ast.Call(func=func, args=[argument], keywords=[]):
+            return _function(func, argument, text, place)
+    raise _bad(text, place)
+
+
+def _bad(text: str, place: str) -> IllFormed:
+    return IllFormed(
+        place,
+        repr(text[:60]),
+        "a target is a sum of families with their indices, times coefficients",
+        "write for example c[dp,mb]/(dp*mb)",
+    )
+
+
+def _scaled(node: ast.expr, pattern: str, text: str, place: str) -> list[Term]:
+    terms = _terms(node, text, place)
+    if any(term.fn for term in terms):
+        raise _bad(text, place)
+    return [replace(term, coef=_tidy(pattern, term.coef)) for term in terms]
+
+
+def _tidy(pattern: str, coef: str) -> str:
+    if coef == "1" and pattern.startswith("({})*"):
+        return pattern.removeprefix("({})*")
+    return pattern.format(coef)
+
+
+def _product(left: ast.expr, right: ast.expr, text: str, place: str) -> list[Term]:
+    if _has_family(left) == _has_family(right):
+        raise _bad(text, place)
+    family, plain = (left, right) if _has_family(left) else (right, left)
+    return _scaled(family, f"({{}})*({_plain(plain, text, place)})", text, place)
+
+
+def _has_family(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Subscript) for part in ast.walk(node))
+
+
+def _plain(node: ast.expr, text: str, place: str) -> str:
+    if _has_family(node):
+        raise _bad(text, place)
+    return ast.unparse(node)
+
+
+def _family(value: ast.expr, index: ast.expr, text: str, place: str) -> Term:
+    name = dotted(value)
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    over = [dotted(part) for part in parts]
+    if name is None or any(part is None for part in over):
+        raise bad_expression(place, text)
+    return Term(name, tuple(str(part).replace(_OWN, "@") for part in over))
+
+
+def _function(func: ast.expr, argument: ast.expr, text: str, place: str) -> list[Term]:
+    inner = _terms(argument, text, place)
+    name = dotted(func)
+    if name is None or len(inner) != 1 or inner[0].fn:
+        raise _bad(text, place)
+    return [replace(inner[0], fn=name)]

@@ -1,0 +1,263 @@
+"""Repairs of a refuted program: single edits that were proved, with their cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.program import (
+    Clip,
+    Guard,
+    Loop,
+    Move,
+    Program,
+    Reduce,
+    Scale,
+    Slice,
+    Source,
+    Square,
+    Step,
+    Take,
+    Update,
+    Use,
+    validate,
+)
+from placement_proofs.program_print import step_text
+from placement_proofs.prove.blame import paths, reads, writes
+from placement_proofs.prove.engine import execute
+from placement_proofs.prove.result import ProgramResult
+from placement_proofs.replay import Path, step_name
+from placement_proofs.verdict import Verdict
+
+MAX_TRIES = 240
+MAX_REPAIRS = 3
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One edit that makes the program provable for all sizes.
+
+    `cost` is the extra ring traffic a rank has per element of the payload, as a closed form
+    in the axis sizes ('0' for local edits).
+    """
+
+    action: str
+    step: Path
+    text: str
+    cost: str
+    program: Program
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "action": self.action,
+            "step": step_name(self.step),
+            "text": self.text,
+            "cost": self.cost,
+        }
+
+
+@dataclass(frozen=True)
+class _Edit:
+    action: str
+    at: Path
+    steps: tuple[Step, ...]
+    drop: bool
+    text: str
+    cost: str
+
+
+def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
+    """Up to three single edits after which every obligation is proved, cheapest idea first."""
+    if result.verdict is not Verdict.REFUTED or result.counterexample is None:
+        return ()
+    found: list[Repair] = []
+    for tried, edit in enumerate(_edits(program, result.counterexample.step)):
+        if tried >= MAX_TRIES or len(found) >= MAX_REPAIRS:
+            break
+        new = _edited(program, edit)
+        if all(new.steps != other.program.steps for other in found) and _proved(new):
+            found.append(Repair(edit.action, edit.at, edit.text, edit.cost, new))
+    return tuple(found)
+
+
+def _proved(program: Program) -> bool:
+    try:
+        validate(program)
+        runs = execute(program, {})
+    except IllFormed:
+        return False
+    return runs.holds
+
+
+def _edited(program: Program, edit: _Edit) -> Program:
+    return replace(program, steps=_replaced(program.steps, edit.at, edit))
+
+
+def _replaced(steps: tuple[Step, ...], at: Path, edit: _Edit) -> tuple[Step, ...]:
+    head, rest = at[0], at[1:]
+    before, after = steps[:head], steps[head + 1 :]
+    here = steps[head]
+    if not rest:
+        kept: tuple[Step, ...] = () if edit.drop else (here,)
+        return (*before, *edit.steps, *kept, *after)
+    assert isinstance(here, Loop)
+    return (*before, replace(here, body=_replaced(here.body, rest, edit)), *after)
+
+
+# --- candidate edits -----------------------------------------------------------------
+
+
+def _edits(program: Program, failed: Path) -> Iterator[_Edit]:
+    """Edits near what the failed obligation reads first, then everywhere."""
+    steps = dict(paths(program.steps))
+    names = _closure(program, set(reads(steps[failed])))
+    near = [path for path, step in steps.items() if names & set(writes(step))]
+    yield from _changes(program, steps, near)
+    yield from _inserts(program, steps, failed, sorted(names))
+    yield from _publishes(program, steps)
+    yield from _removals(steps, near)
+    yield from _scales(program, steps, failed)
+
+
+def _closure(program: Program, names: set[str]) -> set[str]:
+    """The buffers that a value was computed from."""
+    for _ in range(4):
+        for _, step in paths(program.steps):
+            if names & set(writes(step)):
+                match step:
+                    case Move(src=src):
+                        names = names | {src}
+                    case Square(srcs=srcs):
+                        names = names | set(srcs)
+                    case Clip(by=by):
+                        names = names | {by}
+                    case _:
+                        pass
+    return names
+
+
+def _swap(path: Path, step: Step, new: Step, action: str, cost: str = "0") -> _Edit:
+    text = f"replace '{step_text(step)}' by '{step_text(new)}'"
+    return _Edit(action, path, (new,), True, text, cost)
+
+
+def _changes(program: Program, steps: dict[Path, Step], near: list[Path]) -> Iterator[_Edit]:
+    for path in near:
+        step = steps[path]
+        match step:
+            case Reduce(axes=axes):
+                yield _swap(path, step, replace(step, mean=not step.mean), "change the scale")
+                for axis in program.axes:
+                    others = tuple(a for a in axes if a != axis)
+                    chosen = others if axis in axes else (*axes, axis)
+                    if chosen:
+                        new = replace(step, axes=chosen)
+                        cost = "0" if axis in axes else _ring(2, (axis,))
+                        yield _swap(path, step, new, "set the right axes", cost)
+                        yield _swap(
+                            path, step, replace(new, mean=not step.mean), "set the right axes", cost
+                        )
+            case Source() | Move():
+                yield _swap(path, step, replace(step, add=not step.add), "add or overwrite")
+                if isinstance(step, Source) and not step.add:
+                    yield _first_turn(program, path, step)
+            case _:
+                pass
+        if step.g.sizes:
+            bare = replace(step, g=replace(step.g, sizes=()))
+            yield _swap(path, step, bare, "remove the size guard")
+
+
+def _first_turn(program: Program, path: Path, step: Source) -> _Edit:
+    loops = [s.axis for p, s in paths(program.steps) if isinstance(s, Loop) and path[: len(p)] == p]
+    loop = loops[-1] if loops else ""
+    first = replace(step, g=replace(step.g, turns=((loop, "first"),)))
+    later = replace(step, add=True, g=replace(step.g, turns=((loop, "!first"),)))
+    text = f"after the first turn: '{step_text(replace(step, add=True))}'"
+    steps = (first, later) if loop else (step,)
+    return _Edit("add or overwrite", path, steps, True, text, "0")
+
+
+def _inserts(
+    program: Program, steps: dict[Path, Step], failed: Path, names: list[str]
+) -> Iterator[_Edit]:
+    """A missing reduction or broadcast, before the obligation or before a use of the value."""
+    places = [failed]
+    places += [p for p, s in steps.items() if isinstance(s, Clip | Square) and p != failed]
+    for place in places:
+        for name in names:
+            for axes in (*((axis,) for axis in program.axes), program.axes):
+                for mean in (False, True):
+                    new = Reduce(name, axes, mean=mean)
+                    yield _insert(place, new, "insert the missing reduction", _ring(2, axes))
+            for axis in program.axes:
+                take = Take(name, axis, "first")
+                yield _insert(place, take, "insert the missing broadcast", _ring(1, (axis,)))
+
+
+def _insert(path: Path, new: Step, action: str, cost: str) -> _Edit:
+    text = f"before step {step_name(path)}: '{step_text(new)}'"
+    return _Edit(action, path, (new,), False, text, cost)
+
+
+def _publishes(program: Program, steps: dict[Path, Step]) -> Iterator[_Edit]:
+    """Copies that are read but do not follow the copy that is updated."""
+    updated = {step.buf for step in steps.values() if isinstance(step, Update)}
+    copies = {b.name: b for b in program.buffers}
+    for path, step in steps.items():
+        if not isinstance(step, Use):
+            continue
+        reader = copies[step.buf]
+        for name in sorted(updated - {reader.name}):
+            writer = copies[name]
+            if writer.of != reader.of:
+                continue
+            missing = [p for p in writer.held if p[0] not in dict(reader.held)]
+            moves: list[Step] = [Move(reader.name, name)]
+            moves += [Take(reader.name, axis, owner) for axis, owner in missing]
+            text = "; ".join(step_text(s) for s in moves)
+            cost = _ring(1, tuple(axis for axis, _ in missing))
+            yield _Edit(
+                "publish the updated copy",
+                path,
+                tuple(moves),
+                False,
+                f"before step {step_name(path)}: '{text}'",
+                cost,
+            )
+        for axis, owner in reader.held or (("", ""),):
+            if axis:
+                new = Slice(reader.name, axis, owner)
+                yield _insert(path, new, "keep only the own shard", "0")
+        for axis in program.axes:
+            for owner in dict.fromkeys(("first", "p")):
+                take = Take(reader.name, axis, owner)
+                yield _insert((0,), take, "insert the missing broadcast", _ring(1, (axis,)))
+                yield _insert(path, take, "insert the missing broadcast", _ring(1, (axis,)))
+
+
+def _removals(steps: dict[Path, Step], near: list[Path]) -> Iterator[_Edit]:
+    for path in near:
+        if isinstance(steps[path], Reduce | Scale | Take | Slice | Move | Source):
+            text = f"remove '{step_text(steps[path])}'"
+            yield _Edit("remove the step", path, (), True, text, "0")
+
+
+def _scales(program: Program, steps: dict[Path, Step], failed: Path) -> Iterator[_Edit]:
+    for name in reads(steps[failed]):
+        for axis in (*program.axes, *program.loops):
+            for by in (axis, f"1/{axis}"):
+                yield _insert(failed, Scale(name, by, g=Guard()), "rescale", "0")
+
+
+def _ring(passes: int, axes: tuple[str, ...]) -> str:
+    """Ring traffic per rank and element: 2(N-1)/N for an all-reduce, (N-1)/N for a gather."""
+    if not axes:
+        return "0"
+    size = "*".join(f"N_{axis}" for axis in axes)
+    group = size if len(axes) == 1 else f"({size})"
+    head = f"{passes}*" if passes > 1 else ""
+    return f"{head}({size}-1)/{group} * bytes"

@@ -1,0 +1,1 @@
+"""Rendering: reports, plans and bills as text for people. Nothing here decides anything."""

@@ -1,0 +1,96 @@
+"""Closed forms as text, LaTeX, JSON or Python, all of them or those of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from placement_proofs.render.paint import PLAIN, Paint
+from placement_proofs.render.table import columns, paragraph, section, sections
+from placement_proofs.render.units import amount
+
+if TYPE_CHECKING:
+    from placement_proofs.cost.closed_form import ClosedForms, Form
+    from placement_proofs.cost.terms import Term
+    from placement_proofs.cost.units import Amount
+
+SCHEMA = "placement-proofs/formula/1"
+
+TITLES = {
+    "memory": "memory of a rank, in bytes",
+    "communication": "sent by a rank in a step, in bytes",
+}
+LONGEST = 240
+"""Characters of a formula that the text shows whole."""
+
+Named = tuple[str, "Form"]
+
+
+def chosen(forms: ClosedForms, kinds: Sequence[str]) -> list[Named]:
+    """The forms of some kinds (``memory``, ``communication``), by their Python names."""
+    return [(name, form) for name, form in forms.forms() if name.partition("_")[0] in kinds]
+
+
+def formula_json(
+    subject: str, forms: ClosedForms, named: Sequence[Named], numbers: Mapping[str, Amount]
+) -> dict[str, Any]:
+    """Forms as plain data; formulas are texts."""
+    parts = {name: form.to_json() for name, form in named}
+    values = {name: numbers[name].to_json() for name, _ in named if name in numbers}
+    data = {"schema": SCHEMA, "composition": subject, **forms.to_json()}
+    return data | {"forms": parts, "numbers": values}
+
+
+def formula_latex(named: Sequence[Named]) -> str:
+    """An ``align*`` environment."""
+    rows = [rf"\text{{{form.name}}} &= {form.latex}" for _, form in named]
+    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+
+
+def formula_python(forms: ClosedForms, named: Sequence[Named]) -> str:
+    """A module with one function for each form."""
+    parts = [form.to_python(name).partition("\n\n\n") for name, form in named]
+    head = parts[0][0]
+    return "\n\n".join([f'"""{forms.convention}."""\n\n{head}\n', *(body for _, _, body in parts)])
+
+
+def formula_text(
+    title: str,
+    forms: ClosedForms,
+    named: Sequence[Named],
+    numbers: Mapping[str, Amount],
+    *,
+    terms: bool = False,
+    paint: Paint = PLAIN,
+) -> str:
+    """Each form with its leading term, and its number where all symbols have values."""
+    parts = [f"{title}\n{paint.faint(paragraph(str(forms.convention), indent=0))}"]
+    for kind, heading in TITLES.items():
+        of_kind = [(name, form) for name, form in named if name.startswith(kind)]
+        lines = [line for name, form in of_kind for line in _form(name, form, numbers, terms)]
+        parts.append(section(paint.strong(heading), "\n".join(lines)))
+    return sections(parts)
+
+
+def _form(name: str, form: Form, numbers: Mapping[str, Amount], terms: bool) -> Iterator[str]:
+    exact, leading = str(form.exact), str(form.asymptotic)
+    yield f"  {form.name} = {_short(exact, name)}"
+    if leading != exact:
+        yield f"    ~ {_short(leading, name)}"
+    if name in numbers:
+        yield f"    = {amount(numbers[name].bytes)}"
+    if terms:
+        yield columns([_term(term) for term in form.terms], indent=6)
+
+
+def _short(text: str, name: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"a formula of {len(text):,} characters: {name} in --format json, latex or python"
+
+
+def _term(term: Term[Any]) -> tuple[str, str, str]:
+    names = term.names[0] if term.names else ""
+    more = f" and {len(term.names) - 1} more" if len(term.names) > 1 else ""
+    when = f" ({term.phase})" if term.phase else ""
+    return _short(str(term.bytes), "it"), f"{names}{more}", f"{term.why}{when}"

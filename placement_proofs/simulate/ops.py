@@ -1,0 +1,259 @@
+"""Operations forward and backward on local parts, with hand-derived adjoints.
+
+Every function is rational, so that it means the same in floats, modulo a prime and in fractions:
+a norm divides by the mean square without a root, attention weighs by normalised squared scores,
+the non-linearity is ``x^2 + x``. Shapes are those of the parts that a rank holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from placement_proofs.simulate.attention import attention, attention_back
+from placement_proofs.simulate.failure import CannotRun
+from placement_proofs.simulate.field import Array, Field
+from placement_proofs.simulate.loss import loss, loss_back
+from placement_proofs.simulate.site import Back, Given, Made, Site
+
+
+def _rows(x: Array) -> Array:
+    """All dims but the last as one."""
+    return x.reshape(int(np.prod(x.shape[:-1])), x.shape[-1])
+
+
+def _leading(x: Array, keep: int) -> tuple[int, ...]:
+    return tuple(range(x.ndim - keep))
+
+
+def _linear(site: Site, given: Given) -> Made:
+    """``y = x W^T``, W of shape (out, in)."""
+    x, w = given.value(0), given.params[0]
+    y = site.field.matmul(_rows(x), w.T)
+    return y.reshape(*x.shape[:-1], w.shape[0]), {}
+
+
+def _linear_back(site: Site, dy: Array, given: Given) -> Back:
+    x, w = given.value(0), given.params[0]
+    dx = site.field.matmul(_rows(dy), w).reshape(x.shape)
+    return [dx], [site.field.matmul(_rows(dy).T, _rows(x))]
+
+
+def _bias(site: Site, given: Given) -> Made:
+    return site.field.add(given.value(0), given.params[0]), {}
+
+
+def _bias_back(site: Site, dy: Array, given: Given) -> Back:
+    return [dy], [site.field.sum(dy, _leading(dy, 1))]
+
+
+def _scale(f: Field, x: Array) -> Array:
+    """``1 / (mean of squares + 1)``, shape (..., 1)."""
+    squares = f.sum(f.multiply(x, x), -1)
+    mean = f.multiply(squares, f.constant(1, max(1, x.shape[-1])))
+    return f.inverse(f.add(mean, f.constant(1)))[..., None]
+
+
+def _norm(site: Site, given: Given) -> Made:
+    """``y = w x r`` with ``r = 1 / (mean(x^2) + 1)``."""
+    f, x = site.field, given.value(0)
+    return f.multiply(f.multiply(x, _scale(f, x)), given.params[0]), {}
+
+
+def _norm_back(site: Site, dy: Array, given: Given) -> Back:
+    f, x, w = site.field, given.value(0), given.params[0]
+    r = _scale(f, x)
+    normed = f.multiply(x, r)
+    dw = f.sum(f.multiply(dy, normed), _leading(dy, 1))
+    g = f.multiply(dy, w)
+    inner = f.multiply(f.sum(f.multiply(g, normed), -1)[..., None], r)
+    pull = f.multiply(f.multiply(x, inner), f.constant(2, max(1, x.shape[-1])))
+    return [f.subtract(f.multiply(g, r), pull)], [dw]
+
+
+def _activation(site: Site, given: Given) -> Made:
+    """``x^2 + x``."""
+    f, x = site.field, given.value(0)
+    return f.multiply(x, f.add(x, f.constant(1))), {}
+
+
+def _activation_back(site: Site, dy: Array, given: Given) -> Back:
+    f, x = site.field, given.value(0)
+    return [f.multiply(dy, f.add(f.add(x, x), f.constant(1)))], []
+
+
+def _multiply(site: Site, given: Given) -> Made:
+    return site.field.multiply(given.value(0), given.value(1)), {}
+
+
+def _multiply_back(site: Site, dy: Array, given: Given) -> Back:
+    f = site.field
+    return [f.multiply(dy, given.value(1)), f.multiply(dy, given.value(0))], []
+
+
+def _add(site: Site, given: Given) -> Made:
+    total = given.value(0)
+    for i in range(1, len(given.ins)):
+        total = site.field.add(total, given.value(i))
+    return total, {}
+
+
+def _add_back(site: Site, dy: Array, given: Given) -> Back:
+    return [dy] * len(given.ins), []
+
+
+def _picked(site: Site, ids: Array) -> tuple[Array, Array]:
+    """Rows of a part of a table that token ids pick, and which ids fall into that part."""
+    start, stop = site.params[0][0]
+    ids = ids % site.attrs["rows"]
+    here = (ids >= start) & (ids < stop)
+    return np.where(here, ids - start, 0), here
+
+
+def _embedding(site: Site, given: Given) -> Made:
+    """Rows of a table (vocabulary, hidden); zeros where another rank has the row."""
+    ids, table = given.value(0), given.params[0]
+    rows, here = _picked(site, ids)
+    out = site.field.zeros((*ids.shape, table.shape[1]))
+    if table.shape[0]:
+        out[here] = table[rows[here]]
+    return out, {}
+
+
+def _embedding_back(site: Site, dy: Array, given: Given) -> Back:
+    ids, table = given.value(0), given.params[0]
+    rows, here = _picked(site, ids)
+    dtable = site.field.zeros(table.shape)
+    np.add.at(dtable, rows[here], dy[here])
+    return [dy], [site.field.reduced(dtable)]
+
+
+def _experts(site: Site, tokens: int) -> int:
+    experts = site.attrs["out"]
+    if tokens % experts:
+        raise CannotRun(
+            f"{site.run.out}: {tokens} tokens a rank do not divide over {experts} experts"
+        )
+    return experts
+
+
+def _dispatch(site: Site, given: Given) -> Made:
+    """(B, s, h) to (E, B, s/E, h): token s of a sequence goes to expert s mod E."""
+    x = given.value(0)
+    batch, tokens, hidden = x.shape
+    experts = _experts(site, tokens)
+    x = x.reshape(batch, tokens // experts, experts, hidden)
+    return np.ascontiguousarray(x.transpose(2, 0, 1, 3)), {}
+
+
+def _undispatched(y: Array) -> Array:
+    """(E, B, s/E, h) to (B, s, h)."""
+    experts, batch, share, hidden = y.shape
+    return y.transpose(1, 2, 0, 3).reshape(batch, share * experts, hidden)
+
+
+def _dispatch_back(site: Site, dy: Array, given: Given) -> Back:
+    return [_undispatched(dy)], []
+
+
+def _gates(site: Site, gates: Array) -> tuple[Array, Array]:
+    """The gate of each token for its expert, shape (B, s, 1), and the one-hot choice (s, E)."""
+    experts = gates.shape[-1]
+    choice = (site.positions(2, of=1)[1][0] if gates.shape[1] else 0) + np.arange(gates.shape[1])
+    hot = (choice[:, None] % experts == np.arange(experts)).astype(np.int64)
+    return site.field.sum(site.field.multiply(gates, hot), -1)[..., None], hot
+
+
+def _combine(site: Site, given: Given) -> Made:
+    """Expert outputs (E, B, s/E, h) times the gates (B, s, E) of their tokens: (B, s, h)."""
+    gate, _ = _gates(site, given.value(1))
+    return site.field.multiply(_undispatched(given.value(0)), gate), {}
+
+
+def _combine_back(site: Site, dy: Array, given: Given) -> Back:
+    f, y = site.field, given.value(0)
+    gate, hot = _gates(site, given.value(1))
+    weighted = f.multiply(dy, gate)
+    batch, tokens, hidden = dy.shape
+    experts = y.shape[0]
+    share = weighted.reshape(batch, tokens // experts, experts, hidden).transpose(2, 0, 1, 3)
+    dgate = f.sum(f.multiply(dy, _undispatched(y)), -1)[..., None]
+    return [np.ascontiguousarray(share), f.multiply(dgate, hot)], []
+
+
+def _by_expert(x: Array) -> Array:
+    return x.reshape(x.shape[0], x.shape[1] * x.shape[2], x.shape[3])
+
+
+def _expert(site: Site, given: Given) -> Made:
+    """``y[e] = x[e] W[e]^T``, W of shape (experts, out, in)."""
+    x, w = given.value(0), given.params[0]
+    y = site.field.matmul(_by_expert(x), w.transpose(0, 2, 1))
+    return y.reshape(*x.shape[:-1], w.shape[1]), {}
+
+
+def _expert_back(site: Site, dy: Array, given: Given) -> Back:
+    f, x, w = site.field, given.value(0), given.params[0]
+    dx = f.matmul(_by_expert(dy), w).reshape(x.shape)
+    return [dx], [f.matmul(_by_expert(dy).transpose(0, 2, 1), _by_expert(x))]
+
+
+def _weights(site: Site, w: Array) -> tuple[Array, Array, Array]:
+    """The constants c of elements, and the sums of ``c w`` and of ``w^2``."""
+    f = site.field
+    start, stop = site.params[0][0]
+    c = f.add(f.zeros(w.shape), np.arange(start + 1, stop + 1))
+    return c, f.sum(f.multiply(c, w)), f.sum(f.multiply(w, w))
+
+
+def _opaque(site: Site, given: Given) -> Made:
+    """``y = x sum(c w) + x^2 sum(w^2)``: a sum over the elements of w, so its parts add up."""
+    f, x = site.field, given.value(0)
+    _, first, second = _weights(site, given.params[0])
+    return f.add(f.multiply(x, first), f.multiply(f.multiply(x, x), second)), {}
+
+
+def _opaque_back(site: Site, dy: Array, given: Given) -> Back:
+    f, x, w = site.field, given.value(0), given.params[0]
+    c, first, second = _weights(site, w)
+    slope = f.add(f.multiply(f.add(x, x), second), first)
+    linear = f.sum(f.multiply(x, dy))
+    square = f.sum(f.multiply(f.multiply(x, x), dy))
+    dw = f.add(f.multiply(c, linear), f.multiply(f.add(w, w), square))
+    return [f.multiply(dy, slope)], [dw]
+
+
+FORWARD: Mapping[str, Callable[[Site, Given], Made]] = {
+    "embedding": _embedding,
+    "norm": _norm,
+    "linear": _linear,
+    "bias": _bias,
+    "activation": _activation,
+    "multiply": _multiply,
+    "attention": attention,
+    "add": _add,
+    "dispatch": _dispatch,
+    "combine": _combine,
+    "expert": _expert,
+    "loss": loss,
+    "opaque": _opaque,
+}
+"""The operations by kind, forward."""
+
+BACKWARD: Mapping[str, Callable[[Site, Array, Given], Back]] = {
+    "embedding": _embedding_back,
+    "norm": _norm_back,
+    "linear": _linear_back,
+    "bias": _bias_back,
+    "activation": _activation_back,
+    "multiply": _multiply_back,
+    "attention": attention_back,
+    "add": _add_back,
+    "dispatch": _dispatch_back,
+    "combine": _combine_back,
+    "expert": _expert_back,
+    "loss": loss_back,
+    "opaque": _opaque_back,
+}
+"""Their adjoints: gradients of inputs and of parameters from the gradient of the output."""

@@ -1,0 +1,58 @@
+"""Whether prover and replay agree on a program: the check behind the fuzz tests."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.program import Program
+from placement_proofs.prove import ProgramResult, prove
+from placement_proofs.replay import Replay, replay, work
+from placement_proofs.verdict import Verdict
+
+WORK = 4_000
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The prover's result, and what contradicts it (empty if nothing)."""
+
+    result: ProgramResult
+    trouble: str
+
+
+def replays(program: Program, top: int = 3) -> list[tuple[dict[str, int], Replay | None]]:
+    """Replays on all meshes up to a size; None where a step has no meaning."""
+    names = program.axes + program.loops
+    found = []
+    for sizes in itertools.product(range(1, top + 1), repeat=len(names)):
+        mesh = dict(zip(names, sizes, strict=True))
+        if work(program, mesh) > WORK:
+            continue
+        try:
+            found.append((mesh, replay(program, mesh, 7)))
+        except IllFormed:
+            found.append((mesh, None))
+    return found
+
+
+def agreement(program: Program, certify: bool = False) -> Agreement:
+    """Compare the verdict of every condition with replays up to size three."""
+    result = prove(program, certify=certify)
+    return Agreement(result, _trouble(program, result))
+
+
+def _trouble(program: Program, result: ProgramResult) -> str:
+    if result.verdict is Verdict.ILL_FORMED:
+        return ""
+    for mesh, outcome in replays(program):
+        if outcome is None:
+            return f"replay finds no meaning at {mesh}, the prover says {result.verdict}"
+        for mismatch in outcome.mismatches:
+            verdict = result[mismatch.condition].verdict
+            if verdict not in (Verdict.REFUTED, Verdict.UNKNOWN):
+                return f"{mismatch.condition} is {verdict} but fails at {mesh}: {mismatch}"
+    if result.verdict is Verdict.REFUTED and result.counterexample is None:
+        return "refuted without a counterexample"
+    return ""

@@ -1,0 +1,158 @@
+"""The staircase: imports go down only, and each heavy library has one home."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "placement_proofs"
+
+FLOORS = [
+    {"errors", "mesh", "layout", "placement", "verdict"},
+    {"model", "models", "profile", "program", "program_check", "program_expr", "program_print"},
+    {"program_target", "program_text", "plan", "strategies", "zoo"},
+    {"composition", "advice"},
+    {"derive", "deviate"},
+    {"project", "replay", "replay_world"},
+    {"prove", "cost", "simulate"},
+    {"configs", "report"},
+    {"inputs"},
+    {"checking"},
+    {"theories"},
+    {"render"},
+    {"cli"},
+]
+"""From the bottom; a module imports its own floor and those below."""
+
+ALONE = {"prove", "cost", "simulate"}
+"""Readers of a plan that do not know each other."""
+
+HOMES = {
+    "z3": {"prove/smt.py"},
+    "sympy": {"cost/symbols.py"},
+    "numpy": {"simulate/"},
+    "click": {"cli/"},
+    "cvc5": {"prove/certificate.py", "prove/smt.py"},
+}
+"""Where a library may be named: a file, or a folder with all its files."""
+
+ENGINE = ("derive", "project", "prove", "cost", "simulate")
+
+FILES = sorted(p for p in PACKAGE.rglob("*.py") if p.parent.name != "_theories")
+
+
+def part(path):
+    """The module or package directly below ``placement_proofs``."""
+    first = Path(path).relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def floor(name):
+    return next((i for i, names in enumerate(FLOORS) if name in names), None)
+
+
+def imports(path):
+    """Dotted names that a file imports at run time, wherever in the file; type hints do not count."""
+    tree = ast.parse(path.read_text())
+    typing = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for child in branch.body
+        for node in ast.walk(child)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def our_imports(path):
+    for name in imports(path):
+        words = name.split(".")
+        if words[0] == "placement_proofs" and len(words) > 1:
+            yield words[1]
+
+
+def shown(path):
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_imports_go_down_only(path):
+    own = part(path)
+    if own in ("__init__", "__main__"):
+        return
+    assert floor(own) is not None, f"{own} has no floor: add it to FLOORS"
+    above = {name for name in our_imports(path) if (floor(name) or 0) > floor(own)}
+    assert not above - LATER.get(own, set()), f"{shown(path)} imports upwards"
+
+
+LATER: dict[str, set[str]] = {"strategies": {"composition"}}
+"""``*`` of two strategies is a composition: the one import upwards, made when it is used."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_readers_of_a_plan_do_not_know_each_other(path):
+    own = part(path)
+    if own in ALONE:
+        assert not set(our_imports(path)) & (ALONE - {own})
+
+
+def test_replay_shares_only_the_program_with_prove():
+    for name in ("replay.py", "replay_world.py"):
+        allowed = {"errors", "program", "program_check", "program_expr", "replay_world"}
+        assert set(our_imports(PACKAGE / name)) <= allowed
+    for path in FILES:
+        if part(path) in ("project", "program", "program_check", "program_text"):
+            assert not set(our_imports(path)) & ALONE
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_library_is_named_in_its_home_only(library):
+    for path in FILES:
+        if library in {name.split(".")[0] for name in imports(path)}:
+            assert any(shown(path).startswith(home) for home in HOMES[library]), shown(path)
+
+
+def test_no_strategy_is_named_in_the_engine():
+    from placement_proofs.composition import STRATEGIES
+
+    # These strategies' names are also words of the engine's own vocabulary.
+    words = {"data", "tensor", "single", "pipeline", "context", "expert", "place", "recompute"}
+    telling = set(STRATEGIES) - words - {"offload", "accumulate"}
+    for path in FILES:
+        if part(path) in ENGINE:
+            assert not set(our_imports(path)) & {"strategies"}, shown(path)
+            assert not telling & set(_names(path)), shown(path)
+
+
+def _names(path):
+    """Names, attributes and texts in the code of a file, docstrings aside."""
+    tree = ast.parse(path.read_text())
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in docs:
+                yield node.value
+
+
+def test_the_floors_can_fail(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from placement_proofs.cli import main\n")
+    assert {floor(name) for name in our_imports(wrong)} == {len(FLOORS) - 1}
