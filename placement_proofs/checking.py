@@ -11,15 +11,18 @@ from placement_proofs.advice import advice
 from placement_proofs.composition import Composition
 from placement_proofs.derive import derive
 from placement_proofs.derive.fit import check_fit
-from placement_proofs.inputs import Subject
+from placement_proofs.errors import IllFormed
+from placement_proofs.inputs import Subject, read_subject
 from placement_proofs.mesh import IntSizes
 from placement_proofs.model import Model
 from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
 from placement_proofs.project import Projected, project
+from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import Counterexample, ProgramResult, find_repairs, prove
 from placement_proofs.report import Failure, Fix, Report
+from placement_proofs.strategies import Strategy
 from placement_proofs.verdict import ConditionResult, Verdict, combine
 
 CONDITIONS = ("gradient_integrity", "state_consistency", "norm_integrity")
@@ -92,20 +95,28 @@ def _deviated(plan: Plan, deviations: Iterable[str]) -> Plan:
     return plan
 
 
-def check(subject: Subject, *, convention: str = "zero-paper") -> Report:
+def check(
+    what: Subject | Composition | Strategy | str, *, convention: str = "zero-paper"
+) -> Report:
     """Prove or refute a subject, and cost it where its sizes are known.
 
+    Anything but a subject is read with the defaults of :func:`read_subject`. ``convention`` names
+    the bytes per parameter.
+
     Raises:
-        IllFormed: the subject has no meaning; nothing was checked.
+        IllFormed: the subject has no meaning, or its ranks cannot run it.
     """
+    subject = what if isinstance(what, Subject) else read_subject(what)
     if subject.program is not None:
         return _check_program(subject, subject.program)
     composition, model = subject.composed()
     plan, _ = plan_of(subject, clipping=True)
     known = known_sizes(composition)
     proofs = prove_plan(plan, known)
-    conditions = {name: _condition(proofs, name) for name in CONDITIONS}
+    conditions = _decided(subject, {name: _condition(proofs, name) for name in CONDITIONS})
     failures = tuple(_failures(proofs))
+    if not failures:
+        _check_runnable(subject, plan)
     report = Report(
         subject.text,
         model.name,
@@ -121,6 +132,33 @@ def check(subject: Subject, *, convention: str = "zero-paper") -> Report:
         deviations=subject.deviations,
     )
     return _costed(report, plan, model, known, convention)
+
+
+def _decided(
+    subject: Subject, conditions: Mapping[str, ConditionResult]
+) -> Mapping[str, ConditionResult]:
+    """Nothing is proved of a file that leaves the sharding itself open."""
+    undecided = subject.imported.undecided if subject.imported else ()
+    if not undecided:
+        return conditions
+    return {
+        name: replace(c, verdict=Verdict.UNKNOWN, covers="", reason="; ".join(undecided))
+        if c.verdict is Verdict.PROVED
+        else c
+        for name, c in conditions.items()
+    }
+
+
+def _check_runnable(subject: Subject, plan: Plan) -> None:
+    """Values may be right in a plan that no rank can finish: only deviations make such plans."""
+    reason = cannot_run(plan) if subject.deviations else ""
+    if reason:
+        raise IllFormed(
+            "; ".join(subject.deviations),
+            reason,
+            "every rank must reach the end of the step",
+            "leave the deviation out",
+        )
 
 
 def _condition(proofs: Iterable[Proof], name: str) -> ConditionResult:
@@ -217,7 +255,9 @@ def _fix(repaired: Subject, change: str, broken: Subject, known: Mapping[str, in
     plan, _ = plan_of(repaired, clipping=True)
     proofs = prove_plan(plan, known)
     verdict = combine(_condition(proofs, n).verdict for n in CONDITIONS)
-    return Fix(change, verdict, _traffic_difference(plan, plan_of(broken, clipping=True)[0], broken))
+    return Fix(
+        change, verdict, _traffic_difference(plan, plan_of(broken, clipping=True)[0], broken)
+    )
 
 
 def _traffic_difference(repaired: Plan, broken: Plan, subject: Subject) -> str:
@@ -231,7 +271,7 @@ def _traffic_difference(repaired: Plan, broken: Plan, subject: Subject) -> str:
     more = (
         communication(repaired, sizes, DEFAULT).total - communication(broken, sizes, DEFAULT).total
     )
-    return f"{more:+,} bytes sent per rank and step"
+    return f"{round(more):+,} bytes sent per rank and step"
 
 
 def _import_warnings(subject: Subject) -> tuple[str, ...]:
@@ -242,6 +282,7 @@ def _assumptions(subject: Subject, conditions: Mapping[str, ConditionResult]) ->
     profile: Profile = subject.profile
     texts = [f"derived plan of profile {profile.name}"]
     if subject.imported is not None:
+        texts.append(f"costs are of model {subject.composed()[1].name}: the file names no model")
         texts += subject.imported.assumptions
     texts += [a for c in conditions.values() for a in c.assumptions]
     return tuple(dict.fromkeys(texts))
@@ -293,7 +334,3 @@ def _check_program(subject: Subject, program: Program) -> Report:
         1 if failure else 0,
         repairs=tuple(Fix(f"{r.action}: {r.text}", Verdict.PROVED, r.cost) for r in repairs),
     )
-
-
-def to_json(report: Report) -> dict[str, Any]:
-    return report.to_json()

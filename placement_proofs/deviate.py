@@ -161,10 +161,13 @@ def _check_argument(action: str, argument: str, text: str) -> None:
 
 
 def _is_factor(text: str) -> bool:
-    numerator, slash, denominator = text.partition("/")
-    parts = [numerator, denominator] if slash else [numerator]
-    words = [w.strip() for part in parts for w in part.strip().strip("()").split("*")]
-    return all(w.isdigit() or w.isidentifier() for w in words)
+    below = _words(text.partition("/")[2] or "1")
+    return all(w.isdigit() or w.isidentifier() for w in _words(text)) and "0" not in below
+
+
+def _words(text: str) -> list[str]:
+    """The words of a factor such as ``1/(dp*micro)``, or of a product of axes."""
+    return [w.strip() for part in text.split("/", 1) for w in part.strip().strip("()").split("*")]
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,7 @@ def deviate(plan: Plan, deviation: Deviation) -> Plan:
             apply to what is.
     """
     found = _found(plan, deviation.select)
+    _check_names(plan, deviation)
     if not found:
         raise IllFormed(
             f"deviation {deviation}",
@@ -238,6 +242,22 @@ def deviate(plan: Plan, deviation: Deviation) -> Plan:
     for one in reversed(found):
         plan = _apply(plan, one, deviation)
     return plan
+
+
+def _check_names(plan: Plan, deviation: Deviation) -> None:
+    """The argument of rescale and regroup names axes of the mesh (or loops) only."""
+    if deviation.action not in ("rescale", "regroup"):
+        return
+    subsets = tuple(name for name, _ in plan.mesh.subsets)
+    known = (*plan.mesh.names, *subsets, *(("micro",) if deviation.action == "rescale" else ()))
+    unknown = [w for w in _words(deviation.argument) if not w.isdigit() and w not in known]
+    if unknown:
+        raise IllFormed(
+            f"deviation {deviation}",
+            ", ".join(unknown),
+            f"the plan has {', '.join(known) or 'no axes'}",
+            "name one of them",
+        )
 
 
 def _choices(plan: Plan) -> str:

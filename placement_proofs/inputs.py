@@ -12,6 +12,7 @@ from placement_proofs.composition import Composition, parse
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 from placement_proofs.profile import PROFILES, Profile
+from placement_proofs.strategies import Strategy
 from placement_proofs.zoo import load_model, model_from, named
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Subject:
 
 
 def read_subject(
-    text: str,
+    what: str | Path | Strategy | Composition,
     *,
     model: str | None = None,
     profile: str = "paper",
@@ -58,11 +59,20 @@ def read_subject(
     world: int | None = None,
     format: str | None = None,
 ) -> Subject:
-    """Read an expression or a file. ``without`` lists deviations from the derived plan.
+    """Read an expression or a file; a composition stands for its expression.
+
+    Args:
+        what: an expression, a composition, or the path of a TOML or configuration file.
+        model: the name of a built-in model or a TOML file.
+        profile: the training stack whose facts the plan has.
+        without: deviations of the loop from the derived plan.
+        world: the number of ranks of a configuration file.
+        format: of a configuration file; found from its keys if absent.
 
     Raises:
         IllFormed: the text, the file or an option has no meaning.
     """
+    text = repr(what) if isinstance(what, Strategy | Composition) else str(what)
     if profile not in PROFILES:
         raise IllFormed(
             "--profile", repr(profile), f"profiles are {', '.join(PROFILES)}", "name one of them"
@@ -86,7 +96,10 @@ def read_subject(
 
 def _is_path(text: str) -> bool:
     suffixes = (".toml", ".json", ".yaml", ".yml", ".sh", ".sbatch", ".slurm", ".py")
-    return text.endswith(suffixes) or (len(text) < 4096 and "(" not in text and Path(text).exists())
+    if text.endswith(suffixes):
+        return True
+    named = text.strip() != "" and len(text) < 4096 and "(" not in text and "\0" not in text
+    return named and Path(text).exists()
 
 
 def _existing(text: str) -> Path:
@@ -184,7 +197,8 @@ def _config(
 ) -> Subject:
     from placement_proofs.configs import load
 
-    imported = load(path, world=world, format=format)
+    given = load_model(model) if model else None
+    imported = load(path, world=world, format=format, model=given)
     composition = imported.composition
     chosen = _model(composition, model)
     batch = imported.batch.micro_batch
@@ -193,6 +207,6 @@ def _config(
         composition,
         chosen if batch is None else replace(chosen, micro_batch=batch),
         facts,
-        tuple(without),
+        (*imported.deviations, *without),
         imported=imported,
     )

@@ -122,6 +122,10 @@ class Local:
     overwrite: bool = False
 
 
+LOSS_STATISTICS = ("maximum", "sum", "target")
+"""What a cross-entropy over vocabulary shards exchanges for each token."""
+
+
 @dataclass(frozen=True)
 class Run:
     """An operation run forward or backward, with its inputs as they are after conversions.

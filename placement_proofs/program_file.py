@@ -78,19 +78,26 @@ def _file_text(data: dict[str, Any], place: str) -> str:
     for word, table in (("axes", "mesh"), ("loops", "loops")):
         entries = _table(data, table, place)
         lines += [f"{word} {' '.join(entries)}"] if entries else []
-        lines += [f"size {n} {s}" for n, s in entries.items() if not isinstance(s, str)]
-    lines += [f"equal {' '.join(data['equal'])}"] if "equal" in data else []
-    for name, spec in _table(data, "spec", place).items():
-        options = {k: v for k, v in spec.items() if k != "target"}
-        more = "".join(
-            f" {k}={','.join(v) if isinstance(v, list) else v}" for k, v in options.items()
-        )
-        lines.append(f"spec {name} = {spec.get('target', '0')}{more}")
+        lines += [
+            f"size {name} {size}"
+            for name, size in entries.items()
+            if not isinstance(size, str) or size.isdigit()
+        ]
+    lines += [f"equal {' '.join(map(str, data['equal']))}"] if "equal" in data else []
+    specs = _table(data, "spec", place)
+    lines += [_spec_line(name, _table(specs, name, place)) for name in specs]
     lines += [_copy_line(name, str(text)) for name, text in _table(data, "copies", place).items()]
     text = _table(data, "program", place).get("text", "")
     if not isinstance(text, str):
         raise syntax(place, str(text), "[program] has a text")
     return "; ".join(lines) + "\n" + text
+
+
+def _spec_line(name: str, spec: dict[str, Any]) -> str:
+    options = {key: value for key, value in spec.items() if key != "target"}
+    texts = {k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in options.items()}
+    more = "".join(f" {key}={value}" for key, value in texts.items())
+    return f"spec {name} = {spec.get('target', '0')}{more}"
 
 
 def _copy_line(name: str, text: str) -> str:

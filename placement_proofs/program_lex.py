@@ -14,8 +14,6 @@ def syntax(place: str, found: str, rule: str, remedy: str = "see the examples") 
     return IllFormed(place, repr(found[:60]), rule, remedy)
 
 
-# --- statements ----------------------------------------------------------------------
-
 _OPTION = re.compile(r'\s+([a-z]+)=("[^"]*"|\S+)\s*\Z')
 
 
@@ -48,68 +46,6 @@ def guard_of(text: str, place: str) -> Guard:
 
 
 # --- program -------------------------------------------------------------------------
-
-
-class _Reader:
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self.program = Program(())
-        self.stack: list[tuple[str, Guard, list[Step]]] = [("", ALWAYS, [])]
-
-    def read(self, text: str) -> Program:
-        for number, statement in _statements(text):
-            self._statement(statement, f"{self.place}, line {number}")
-        if len(self.stack) > 1:
-            raise syntax(
-                self.place, f"loop {self.stack[-1][0]}", "a block ends with '}'", "close it"
-            )
-        steps = tuple(self.stack[0][2])
-        return replace(self.program, steps=steps)
-
-    def _statement(self, text: str, place: str) -> None:
-        guard = ALWAYS
-        if match := re.match(r"if\s+(.*?):\s*(.*)\Z", text):
-            guard, text = _guard(match[1], place), match[2]
-        if text == "}":
-            self._close(place)
-            return
-        if match := re.fullmatch(r"loop\s+([\w.]+)\s*\{", text):
-            self._open(match[1], guard, place)
-            return
-        word, _, rest = text.partition(" ")
-        bare, options = _options(f" {rest}")
-        line = _Line(place, word, bare, options, guard)
-        if word in _STEPS:
-            why = line.take("why")
-            step = _STEPS[word](line)
-            self.stack[-1][2].append(replace(step, g=guard, why=why))
-        elif guard != ALWAYS or not self._declare(line):
-            words = ", ".join((*_STEPS, "loop", *_DECLARATIONS))
-            raise syntax(place, text, f"a statement begins with one of: {words}")
-        if line.options:
-            raise syntax(
-                place, ", ".join(line.options), f"'{word}' has no such option", "correct it"
-            )
-
-    def _open(self, name: str, guard: Guard, place: str) -> None:
-        if len(self.stack) > MAX_DEPTH:
-            raise syntax(place, name, f"loops are nested at most {MAX_DEPTH} deep")
-        if name not in self.program.loops:
-            self.program = replace(self.program, loops=(*self.program.loops, name))
-        self.stack.append((name, guard, []))
-
-    def _close(self, place: str) -> None:
-        if len(self.stack) == 1:
-            raise syntax(place, "}", "a block is opened before it is closed", "remove it")
-        name, guard, body = self.stack.pop()
-        self.stack[-1][2].append(Loop(name, tuple(body), guard))
-
-    def _declare(self, line: _Line) -> bool:
-        declare = _DECLARATIONS.get(line.word)
-        if declare is None:
-            return False
-        self.program = declare(line, self.program)
-        return True
 
 
 def statements(text: str) -> list[tuple[int, str]]:

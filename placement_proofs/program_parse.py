@@ -18,6 +18,7 @@ from placement_proofs.program import (
     Guard,
     Held,
     Init,
+    Loop,
     Move,
     Param,
     Program,
@@ -33,7 +34,7 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_lex import syntax
+from placement_proofs.program_lex import guard_of, options_of, statements, syntax
 from placement_proofs.program_print import expr_text
 from placement_proofs.program_target import parse_target
 
@@ -97,7 +98,7 @@ def _source(line: _Line) -> Step:
         summed=line.names("sum"),
         held=line.held(),
         add=sign == "+=",
-        factor=expr_text(line.take("x") or "1"),
+        factor=expr_text(line.take("x") or "1", line.place),
         count=line.word == "count",
     )
 
@@ -126,7 +127,7 @@ def _scale(line: _Line) -> Step:
     buf, _, by = line.rest.partition(" ")
     if not by.strip():
         raise line.error("'scale' is followed by a buffer and an expression")
-    return Scale(buf, expr_text(by))
+    return Scale(buf, expr_text(by, line.place))
 
 
 def _move(line: _Line) -> Step:
@@ -134,7 +135,7 @@ def _move(line: _Line) -> Step:
         (buf,) = line.words(1)
         return Move(buf, buf, coef="0")
     dst, src = line.words(2)
-    return Move(dst, src, add=line.word == "add", coef=expr_text(line.take("x") or "1"))
+    return Move(dst, src, add=line.word == "add", coef=expr_text(line.take("x") or "1", line.place))
 
 
 def _apply(line: _Line) -> Step:
@@ -212,6 +213,68 @@ _STEPS: dict[str, Callable[[_Line], Step]] = {
     "tick": _tick,
     "expect": _expect,
 }
+
+
+class _Reader:
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.program = Program(())
+        self.stack: list[tuple[str, Guard, list[Step]]] = [("", ALWAYS, [])]
+
+    def read(self, text: str) -> Program:
+        for number, statement in statements(text):
+            self._statement(statement, f"{self.place}, line {number}")
+        if len(self.stack) > 1:
+            raise syntax(
+                self.place, f"loop {self.stack[-1][0]}", "a block ends with '}'", "close it"
+            )
+        steps = tuple(self.stack[0][2])
+        return replace(self.program, steps=steps)
+
+    def _statement(self, text: str, place: str) -> None:
+        guard = ALWAYS
+        if match := re.match(r"if\s+(.*?):\s*(.*)\Z", text):
+            guard, text = guard_of(match[1], place), match[2]
+        if text == "}":
+            self._close(place)
+            return
+        if match := re.fullmatch(r"loop\s+([\w.]+)\s*\{", text):
+            self._open(match[1], guard, place)
+            return
+        word, _, rest = text.partition(" ")
+        bare, options = options_of(f" {rest}")
+        line = _Line(place, word, bare, options, guard)
+        if word in _STEPS:
+            why = line.take("why")
+            step = _STEPS[word](line)
+            self.stack[-1][2].append(replace(step, g=guard, why=why))
+        elif guard != ALWAYS or not self._declare(line):
+            words = ", ".join((*_STEPS, "loop", *_DECLARATIONS))
+            raise syntax(place, text, f"a statement begins with one of: {words}")
+        if line.options:
+            raise syntax(
+                place, ", ".join(line.options), f"'{word}' has no such option", "correct it"
+            )
+
+    def _open(self, name: str, guard: Guard, place: str) -> None:
+        if len(self.stack) > MAX_DEPTH:
+            raise syntax(place, name, f"loops are nested at most {MAX_DEPTH} deep")
+        if name not in self.program.loops:
+            self.program = replace(self.program, loops=(*self.program.loops, name))
+        self.stack.append((name, guard, []))
+
+    def _close(self, place: str) -> None:
+        if len(self.stack) == 1:
+            raise syntax(place, "}", "a block is opened before it is closed", "remove it")
+        name, guard, body = self.stack.pop()
+        self.stack[-1][2].append(Loop(name, tuple(body), guard))
+
+    def _declare(self, line: _Line) -> bool:
+        declare = _DECLARATIONS.get(line.word)
+        if declare is None:
+            return False
+        self.program = declare(line, self.program)
+        return True
 
 
 def _declare_axes(line: _Line, program: Program) -> Program:

@@ -44,7 +44,12 @@ def tree_text(tree: Tree) -> str:
             return f"-{_inner(right, 2)}"
         case Bin(op, left, right):
             rank = _RANK[op]
-            return f"{_inner(left, rank)}{op}{_inner(right, rank + 1)}"
+            start = tree_text(left) if _negated(left) else _inner(left, rank)
+            return f"{start}{op}{_inner(right, rank + 1)}"
+
+
+def _negated(tree: Tree) -> bool:
+    return isinstance(tree, Bin) and tree.op == "-" and tree.left == Num(Fraction(0))
 
 
 def _inner(tree: Tree, least: int) -> str:
@@ -55,9 +60,9 @@ def _inner(tree: Tree, least: int) -> str:
     return text
 
 
-def expr_text(text: str) -> str:
-    """An expression in canonical form."""
-    return tree_text(parse_expr(text))
+def expr_text(text: str, place: str = "expression") -> str:
+    """An expression in canonical form; raises `IllFormed` at `place`."""
+    return tree_text(parse_expr(text, place))
 
 
 def term_text(term: Term) -> str:

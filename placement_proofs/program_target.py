@@ -20,7 +20,7 @@ def parse_target(text: str, place: str) -> tuple[Term, ...]:
         return ()
     readable = text.replace("@", _OWN).replace("[]", "[()]")
     return tuple(
-        replace(term, coef=expr_text(term.coef))
+        replace(term, coef=expr_text(term.coef, place))
         for term in _terms(parse_ast(readable, place), text, place)
     )
 

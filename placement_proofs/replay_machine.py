@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Axes, Buffer, Expr, Guard, Held, Param, Program, Term, Update
-from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program_expr import Bin, Name, Num, Tree, names_of, parse_expr
 from placement_proofs.program_rules import sources, walk
 from placement_proofs.replay_result import Mismatch, Path, Replay, step_name
 from placement_proofs.replay_world import Element, Number, Rank, World
@@ -49,6 +49,7 @@ class Machine:
             for e in world.elements
         }
         self.targets: dict[str, Cells] = {}
+        self.constants: dict[str, Number] = {}
         self.grad_of = grad_params(program)
         for buffer in program.buffers:
             self.env[buffer.name] = self.initial(buffer)
@@ -131,30 +132,37 @@ class Machine:
             )
 
     def number(self, text: Expr, rank: Rank, element: Element) -> Number:
-        def look(name: str) -> Number:
-            if name in self.world.sizes:
-                return self.world.sizes[name]
-            return self.cell(name).data[rank][element]
+        """The value of an expression on a rank."""
+        found = self.constants.get(text)
+        if found is not None:
+            return found
+        sizes = self.world.sizes
 
-        return evaluate(parse_expr(text), look, self.path)
+        def look(name: str) -> Number:
+            return sizes[name] if name in sizes else self.cell(name).data[rank][element]
+
+        tree = parse_expr(text)
+        value = evaluate(tree, look, self.path)
+        if all(name in sizes for name in names_of(tree)):
+            self.constants[text] = value
+        return value
 
     # --- the specification -----------------------------------------------------------
 
     def indices(self, over: Axes, rank: Rank) -> Iterator[tuple[tuple[str, int], ...]]:
         """All index tuples of a family, in a canonical order; `@axis` is the rank's own."""
-        ranges: list[tuple[str, range]] = []
+        own: dict[str, int] = {}
+        free: list[str] = []
         for name in over:
             axis = name.lstrip("@")
             if axis == name:
-                ranges.append((axis, range(self.world.sizes[axis])))
+                free.append(axis)
+            elif axis in self.world.index:
+                own[axis] = rank[self.world.index[axis]]
             else:
-                own = self.turns.get(axis, 0)
-                if axis in self.world.index:
-                    own = rank[self.world.index[axis]]
-                ranges.append((axis, range(own, own + 1)))
-        ranges.sort()
-        for values in itertools.product(*(r for _, r in ranges)):
-            yield tuple(zip((a for a, _ in ranges), values, strict=True))
+                own[axis] = self.turns.get(axis, 0)
+        for values in itertools.product(*(range(self.world.sizes[axis]) for axis in free)):
+            yield tuple(sorted({**own, **dict(zip(free, values, strict=True))}.items()))
 
     def contribution(
         self, family: str, element: Element, index: tuple[tuple[str, int], ...]

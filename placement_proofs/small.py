@@ -28,7 +28,7 @@ class Small:
 
 
 def small(subject: Subject, sizes: Mapping[str, int], model: str | None = None) -> Small:
-    """The small twin of a subject; ``sizes`` are of axes and ``micro``.
+    """The small twin of a subject; ``sizes`` are of axes and ``micro``, ``model`` one of MODELS.
 
     Raises:
         IllFormed: the subject is an element program, or a size is of no axis.
@@ -68,9 +68,8 @@ def small_model(composition: Composition, sizes: Mapping[str, int], kind: str) -
     batch = {flow.axis for flow in placement.flows if flow.input == sharded(0)}
     schedule = placement.schedule
     stages = sizes[schedule.axis] * schedule.chunks if schedule else 1
-    parts = math.prod(
-        n for a, n in sizes.items() if a not in batch | {"micro"} and (not schedule or a != schedule.axis)
-    )
+    others = batch | {"micro", schedule.axis if schedule else ""}
+    parts = math.prod(size for axis, size in sizes.items() if axis not in others)
     layers = stages * -(-2 // stages)
     width = math.lcm(4, parts)
     if kind == "perceptron":

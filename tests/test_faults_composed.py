@@ -9,7 +9,7 @@ from placement_proofs.verdict import Verdict
 FAULTS = [
     # composition, deviation, condition, smallest mesh, factor, tensors
     ("data(dp=4)", "drop all-reduce gradient dp", "gradient_integrity", {"dp": 2}, "own dp", ""),
-    ("data(dp=4)", "drop scale gradient", "gradient_integrity", {"dp": 2}, "4", ""),
+    ("data(dp=4)", "drop scale gradient", "gradient_integrity", {"dp": 2}, "dp", ""),
     (
         "data(dp=2) * tensor(tp=4, sequence=True)",
         "drop all-reduce gradient tp",

@@ -1,4 +1,4 @@
-"""A plan on virtual ranks equals one device: every strategy alone, the fields, the loop, failures."""
+"""A plan on virtual ranks equals one device: strategies alone, the fields, the loop, failures."""
 
 import json
 from dataclasses import replace
@@ -120,6 +120,8 @@ def test_what_cannot_be_simulated():
         run("data(dp=2)", transformer(Shape(**SMALL), folded=True))
     with pytest.raises(IllFormed, match="at most 4,096"):
         run("data(dp=5000)", dense())
+    with pytest.raises(IllFormed, match="at most 16,777,216"):
+        run("data(dp=2)", abstract())
     with pytest.raises(IllFormed, match="field is one of modular, float, fraction"):
         run("data(dp=2)", dense(), field="real")
 

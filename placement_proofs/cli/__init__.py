@@ -36,8 +36,11 @@ def _run(given: list[str]) -> int:
     from placement_proofs.cli.output import refuse
 
     try:
-        result = app.main(given, prog_name="placement-proofs", standalone_mode=False)
+        with app.make_context("placement-proofs", given) as context:
+            result = app.invoke(context)
         return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except IllFormed as error:
         return refuse(error, as_json="--json" in given)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -45,7 +48,7 @@ def _run(given: list[str]) -> int:
         return 0
     except click.ClickException as error:
         return refuse(_usage(error), as_json="--json" in given)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
@@ -58,8 +61,9 @@ def _usage(error: click.ClickException) -> IllFormed:
     """A wrong command line as an ill-formed input."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "placement-proofs"
+    usage = context.get_usage() if context else "Usage: placement-proofs COMMAND ..."
     what = error.format_message().rstrip(".")
-    return IllFormed("command line", what, "that is no use of the command", f"see {command} --help")
+    return IllFormed("command line", what, usage.replace("Usage", "usage", 1), f"see {command} -h")
 
 
 def _fault(error: Exception, given: list[str]) -> int:

@@ -69,6 +69,4 @@ def _compared(
     asked = [read(text, **options) for text in subjects]
     _, model = asked[0].composed()
     compositions = [subject.composed()[0] for subject in asked]
-    return compare_forms(
-        compositions, model, widths, profile=asked[0].profile, wanted=wanted
-    )
+    return compare_forms(compositions, model, widths, profile=asked[0].profile, wanted=wanted)

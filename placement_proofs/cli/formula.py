@@ -114,5 +114,3 @@ def _numbers(forms: ClosedForms, given: Mapping[str, int]) -> Mapping[str, Amoun
         if given:
             raise
         return {}
-
-

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SUBJECT_HELP = """A SUBJECT is an expression such as "zero3(dp=8) * tensor(tp=4)", a TOML file with a
-composition or an element program, or a framework's configuration file."""
+SUBJECT_HELP = """A SUBJECT is an expression such as "zero3(dp=8) * tensor(tp=4)", a TOML file with
+a composition or an element program, or a framework's configuration file."""
 
 
 def plan_options(function: F) -> F:

@@ -25,7 +25,11 @@ def paint() -> Paint:
     """Colour on a terminal, unless NO_COLOR is set."""
     from placement_proofs.render.paint import Paint
 
-    return Paint(sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    return Paint(_on_terminal() and not os.environ.get("NO_COLOR"))
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def say(text: str) -> None:

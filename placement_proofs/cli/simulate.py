@@ -51,14 +51,12 @@ Examples:
 @click.option(
     "--model",
     type=click.Choice(["transformer", "moe", "perceptron"]),
-    help="The small model; by default the one like the subject's.",
+    help="The small model; by default the one like the subject's, for fractions the perceptron.",
 )
 @click.option("--world", type=int, metavar="N", help="Number of ranks of a config file.")
 @click.option("--format", "format_", metavar="F", help="Format of a config file.")
 @click.option("--profile", default="paper", show_default=True, help="Training stack.")
-@click.option(
-    "--without", multiple=True, metavar="CHANGE", help="Deviation from the derived plan."
-)
+@click.option("--without", multiple=True, metavar="CHANGE", help="Deviation from the derived plan.")
 @common_options
 def simulate(
     subject: str,
@@ -76,6 +74,7 @@ def simulate(
     from placement_proofs.small import small
 
     with waiting("simulating"):
+        model = model or ("perceptron" if field == "fraction" else None)
         twin = small(read(subject, **options), sizes(given, "--size"), model)
         plan, tiny = plan_of(twin.subject)
         found = run(plan, tiny, field=field, steps=steps, optimizer=optimizer)

@@ -11,7 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from placement_proofs.configs import accelerate, deepspeed
+from placement_proofs.configs import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    gptneox,
+    lightning,
+    llamafactory,
+    maxtext,
+    megatron,
+    nanotron,
+    nemo,
+    torchtitan,
+)
 from placement_proofs.configs.document import Block
 from placement_proofs.configs.hjson_text import read_hjson
 from placement_proofs.configs.record import Batch, Dtypes, Field, Finding, Imported
@@ -36,9 +48,44 @@ class Importer:
 
 
 IMPORTERS = (
+    Importer("gptneox", (".yml", ".yaml", ".json"), gptneox.read, gptneox.claims, gptneox.describe),
     Importer("deepspeed", (".json", ".hjson"), read_hjson, deepspeed.claims, deepspeed.describe),
     Importer(
+        "torchtitan",
+        (".toml", ".yaml", ".yml", ".py"),
+        torchtitan.read,
+        torchtitan.claims,
+        torchtitan.describe,
+    ),
+    Importer("axolotl", (".yaml", ".yml"), read_yaml, axolotl.claims, axolotl.describe),
+    Importer(
+        "llamafactory", (".yaml", ".yml"), read_yaml, llamafactory.claims, llamafactory.describe
+    ),
+    Importer(
+        "maxtext",
+        (".yml", ".yaml", ".sh"),
+        maxtext.read,
+        maxtext.claims,
+        maxtext.describe,
+    ),
+    Importer("nanotron", (".yaml", ".yml"), read_yaml, nanotron.claims, nanotron.describe),
+    Importer(
         "accelerate", (".yaml", ".yml", ".json"), read_yaml, accelerate.claims, accelerate.describe
+    ),
+    Importer("nemo", (".yaml", ".yml"), read_yaml, nemo.claims, nemo.describe),
+    Importer(
+        "megatron",
+        (".sh", ".sbatch", ".slurm", ".bash", ".txt", ".args", ".yaml", ".yml"),
+        megatron.read,
+        megatron.claims,
+        megatron.describe,
+    ),
+    Importer(
+        "lightning",
+        (".py", ".sh", ".sbatch", ".slurm"),
+        lightning.read,
+        lightning.claims,
+        lightning.describe,
     ),
 )
 

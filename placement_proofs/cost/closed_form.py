@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from placement_proofs.cost import symbols
-from placement_proofs.cost.communication import Communication, communication
+from placement_proofs.cost.communication import Communication, communication, ring
 from placement_proofs.cost.convention import DEFAULT, Convention
 from placement_proofs.cost.memory import OFF, Memory, largest_position, memory
 from placement_proofs.cost.sizes import sizes_of
@@ -20,8 +20,9 @@ from placement_proofs.cost.symbols import Expr
 from placement_proofs.cost.terms import Term
 from placement_proofs.cost.units import Amount
 from placement_proofs.errors import IllFormed
+from placement_proofs.layout import Collective
 from placement_proofs.model import Model
-from placement_proofs.plan import Plan
+from placement_proofs.plan import RING, Plan
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,21 @@ class Form:
         name: what it is, such as ``optimizer`` or ``all-gather over dp``.
         exact: the formula with its ring factors.
         terms: where it comes from; a peak has none, as it is a maximum.
-        axes: the symbols that grow in the asymptotic form: of traffic those of the transfer.
-        parts: the forms that this one is the sum of; its leading terms are theirs.
+        axes: the symbols that grow in the asymptotic form.
+        leading: the asymptotic form where it is known: of traffic, with ring factors 1.
     """
 
     name: str
     exact: Expr
     terms: tuple[Term[Expr], ...]
     axes: tuple[Expr, ...]
-    parts: tuple[Form, ...] = ()
+    leading: Expr | None = None
 
     @property
     def asymptotic(self) -> Expr:
         """The leading term as the axes grow: ring factors ``(N-1)/N`` become 1."""
-        if self.parts:
-            return symbols.neat(symbols.total(p.asymptotic for p in self.parts))
+        if self.leading is not None:
+            return self.leading
         return symbols.asymptotic(self.exact, self.axes)
 
     @property
@@ -205,7 +206,9 @@ def closed_forms(
     sent = communication(plan, sizes, symbolic, where)
     forms = _Forms(plan, sizes, convention, divides and symbols.PARAMETERS in model.dims)
     device = [t for t in held.terms if not t.phase and t.why != OFF]
-    persistent = forms.form("persistent", held.persistent, device)
+    states = forms.states(held)
+    whole = symbols.common([states[name].exact for name in held.by])
+    persistent = Form("persistent", whole, tuple(device), forms.axes)
     peak = persistent.exact + (held.peak - held.persistent)
     saved = [t for t in held.terms if t.phase]
     network = forms.network(sent)
@@ -213,7 +216,7 @@ def closed_forms(
         convention,
         where,
         divides,
-        forms.states(held),
+        states,
         persistent,
         forms.form("saved activations", held.saved, saved),
         Form("peak", peak, (), forms.axes),
@@ -272,30 +275,36 @@ class _Forms:
     def network(self, sent: Communication[Expr]) -> dict[str, Form]:
         """Traffic between ranks, by collective and axes."""
         found = {}
-        for (kind, axes), value in sent.by.items():
+        for kind, axes in sent.by:
             terms = [t for t in sent.terms if (t.what, t.axes) == (kind, axes)]
             name = f"{kind} over {'*'.join(axes)}"
-            grow = tuple(self.sizes.axis(a) for a in axes if ":" not in a)
-            found[name] = Form(name, self._traffic(value), tuple(terms), grow)
+            found[name] = self._traffic(name, Collective(kind), axes, terms)
         return found
 
     def host(self, sent: Communication[Expr]) -> dict[str, Form]:
         """Traffic over the link to the host, if any."""
         terms = [t for t in sent.terms if not t.axes]
-        form = Form("host-link", self._traffic(sent.host), tuple(terms), ())
-        return {"host-link": form} if terms else {}
+        form = self._traffic("host-link", Collective.HOST, (), terms)
+        return {form.name: form} if terms else {}
 
-    def _traffic(self, expression: Expr) -> Expr:
+    def _traffic(
+        self, name: str, kind: Collective, axes: tuple[str, ...], terms: Sequence[Term[Expr]]
+    ) -> Form:
+        """All payloads times one ring factor; asymptotically the ring factor is a number."""
+        payload = symbols.total(t.payload * t.times for t in terms)
         if self.in_bytes:
             each = symbols.symbol(symbols.PARAMETER_BYTES) / self.convention.parameter
-            expression = symbols.replaced(expression, {symbols.PARAMETERS: each})
-        return symbols.neat(expression)
+            payload = symbols.replaced(payload, {symbols.PARAMETERS: each})
+        payload = symbols.neat(payload)
+        factor, _ = RING[kind]
+        exact = ring(kind, axes, payload, self.sizes)
+        return Form(name, exact, tuple(terms), self.axes, factor * payload)
 
     def total(self, name: str, forms: Sequence[Form]) -> Form:
         """The sum, with common factors among the collectives of the same axes."""
         groups: dict[tuple[str, ...], list[Form]] = {}
         for form in forms:
             groups.setdefault(form.terms[0].axes, []).append(form)
-        sums = (symbols.neat(symbols.total(f.exact for f in g)) for g in groups.values())
-        terms = tuple(t for f in forms for t in f.terms)
-        return Form(name, symbols.total(sums), terms, self.axes, tuple(forms))
+        sums = symbols.total(symbols.common([f.exact for f in g]) for g in groups.values())
+        leading = symbols.common([f.asymptotic for f in forms])
+        return Form(name, sums, tuple(t for f in forms for t in f.terms), self.axes, leading)

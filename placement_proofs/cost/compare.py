@@ -184,4 +184,4 @@ def _row(
 def _ratio(above: Expr, below: Expr, forms: ClosedForms) -> Expr:
     """The quotient of two formulas, with the convention's ``K``."""
     value = forms.known[symbols.OPTIMIZER]
-    return symbols.replaced(symbols.neat(above / below), {symbols.OPTIMIZER: value})
+    return symbols.replaced(symbols.quotient(above, below), {symbols.OPTIMIZER: value})

@@ -146,24 +146,24 @@ def _maximum(values: Sequence[Expr]) -> Expr:
     return sympy.Add(*shared, sympy.Max(*rest, evaluate=False))
 
 
-_Terms: TypeAlias = dict[Expr, Expr]
+_Terms: TypeAlias = dict[Expr, Fraction]
 """Coefficients by monomial; a product with a difference such as ``L - 1`` is one monomial."""
 
 
 def _terms(value: Expr) -> _Terms:
     pairs = (term.as_coeff_Mul() for term in sympy.Add.make_args(value))
-    return {monomial: coefficient for coefficient, monomial in pairs}
+    return {monomial: Fraction(int(c.p), int(c.q)) for c, monomial in pairs}
 
 
 def _covers(a: _Terms, b: _Terms) -> bool:
     """Whether ``a >= b`` is plain: every term of ``b`` is paid for by terms of ``a`` above it."""
     if any(c < 0 for c in (*a.values(), *b.values())):
         return False
-    rest = {m: c - b.get(m, 0) for m, c in a.items()}
+    rest = {m: c - b.get(m, 0) for m, c in a.items() if c > b.get(m, 0)}
     owed = {m: c - a.get(m, 0) for m, c in b.items() if c > a.get(m, 0)}
     for monomial, amount in owed.items():
         for other, surplus in rest.items():
-            if amount > 0 and surplus > 0 and _above(other, monomial):
+            if amount > 0 and _above(other, monomial):
                 paid = min(amount, surplus)
                 rest[other] -= paid
                 amount -= paid
@@ -172,23 +172,50 @@ def _covers(a: _Terms, b: _Terms) -> bool:
     return True
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def _above(a: Expr, b: Expr) -> bool:
     """Whether ``a / b`` is a product of whole powers of sizes, hence at least 1."""
-    powers = (a / b).as_powers_dict()
+    above, below = _powers(a), _powers(b)
     return all(
-        base == 1 or (power >= 0 and isinstance(base, sympy.Symbol | sympy.ceiling))
-        for base, power in powers.items()
+        (power := above.get(base, 0) - below.get(base, 0)) == 0
+        or (power > 0 and isinstance(base, sympy.Symbol | sympy.ceiling))
+        for base in above.keys() | below.keys()
     )
 
 
+@lru_cache(maxsize=10_000)
+def _powers(monomial: Expr) -> dict[Expr, Expr]:
+    return dict(factor.as_base_exp() for factor in sympy.Mul.make_args(monomial))
+
+
 def neat(expression: Expr) -> Expr:
-    """Common factors taken out, where it is a quotient of polynomials in sizes and ceilings."""
+    """Common factors taken out of the sum: of monomials, or all of them where that is quick."""
     if expression.has(sympy.Max, sympy.Min):
         return expression
-    names = {c: sympy.Dummy(positive=True) for c in expression.atoms(sympy.ceiling)}
-    plain = expression.xreplace(names)
-    return sympy.factor(plain).xreplace({dummy: c for c, dummy in names.items()})
+    if len(expression.free_symbols) <= FEW and not expression.has(sympy.ceiling):
+        return sympy.factor(expression)
+    return sympy.gcd_terms(expression)
+
+
+FEW = 4
+"""Polynomials in at most so many symbols are factored (milliseconds)."""
+
+
+def common(values: Sequence[Expr]) -> Expr:
+    """The sum of neat formulas, with the first taken out where the others are multiples of it."""
+    if not values or values[0] == 0:
+        return neat(total(values))
+    ratios = [value / values[0] for value in values]
+    if any(sympy.count_ops(ratio) > 12 for ratio in ratios):
+        return neat(total(values))
+    content, rest = sympy.factor(total(ratios)).as_coeff_Mul()
+    return content * values[0] * rest
+
+
+def quotient(a: Expr, b: Expr) -> Expr:
+    """``a / b`` of neat formulas."""
+    result = a / b
+    return sympy.factor(result) if sympy.count_ops(result) > 12 else result
 
 
 def total(values: Iterable[Expr]) -> Expr:
@@ -203,7 +230,7 @@ def asymptotic(expression: Expr, axes: Iterable[Expr]) -> Expr:
     result = sympy.expand(expression)
     for size in axes:
         result = _leading(result, size)
-    return sympy.factor(result)
+    return neat(result)
 
 
 def _leading(expression: Expr, size: Expr) -> Expr:

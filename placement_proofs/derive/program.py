@@ -20,6 +20,7 @@ from placement_proofs.mesh import Dim
 from placement_proofs.model import BACKWARD_READS, Model
 from placement_proofs.placement import Mode, Placement, State
 from placement_proofs.plan import (
+    LOSS_STATISTICS,
     Action,
     Item,
     Phase,
@@ -137,7 +138,7 @@ class _Program:
         )
         items = tuple(
             Item(f"{node.op.out}.{n}", What.STATISTIC, shape, tokens, tokens, f"{node.op.out}.{n}")
-            for n in ("maximum", "sum", "target")
+            for n in LOSS_STATISTICS
         )
         return [
             Transfer(

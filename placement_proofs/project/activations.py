@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placement_proofs.layout import (
     INVARIANT,
+    PARTIAL,
     Collective,
     Entry,
     Kind,
@@ -14,7 +15,18 @@ from placement_proofs.layout import (
     dual_layout,
     on_axis,
 )
-from placement_proofs.plan import Action, Local, Phase, Plan, Stage, Step, Transfer, What
+from placement_proofs.plan import (
+    LOSS_STATISTICS,
+    Action,
+    Local,
+    Phase,
+    Plan,
+    Run,
+    Stage,
+    Step,
+    Transfer,
+    What,
+)
 from placement_proofs.program import (
     ALWAYS,
     Expect,
@@ -77,6 +89,26 @@ def _stage_edges(plan: Plan, stage: Stage) -> Iterator[tuple[str, Edge]]:
             if out not in received and (phase is not Phase.RECOMPUTE or out in dropped):
                 yield from _edge(plan, steps, out, phase is Phase.BACKWARD)
     yield from _messages(plan, stage)
+    yield from _statistics(stage)
+
+
+def _statistics(stage: Stage) -> Iterator[tuple[str, Edge]]:
+    """Sums of a loss over vocabulary shards are whole on every rank before backward reads them."""
+    for _, step in stage.steps():
+        if isinstance(step, Run) and not step.backward:
+            for name in (f"{step.out}.{n}" for n in LOSS_STATISTICS):
+                for axis in step.statistics:
+                    yield name, Edge(axis, PARTIAL, INVARIANT, _sums(stage, name, axis), False)
+
+
+def _sums(stage: Stage, name: str, axis: str) -> tuple[str, ...]:
+    return tuple(
+        step.kind.value
+        for _, step in stage.steps()
+        if isinstance(step, Transfer)
+        and axis in step.axes
+        and any(i.what is What.STATISTIC and i.name == name for i in step.items)
+    )
 
 
 def _messages(plan: Plan, stage: Stage) -> Iterator[tuple[str, Edge]]:

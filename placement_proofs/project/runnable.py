@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from placement_proofs.layout import Collective, Kind, Layout
+from placement_proofs.layout import Collective, Entry, Kind, Layout
 from placement_proofs.plan import Action, Buffer, Item, Local, Plan, Stage, Step, Transfer, What
 
 
@@ -23,7 +23,7 @@ def cannot_run(plan: Plan) -> str:
 def _misfits(plan: Plan) -> Iterator[str]:
     """A collective whose input is not cut the way it expects."""
     for stage in plan.stages:
-        held: dict[tuple[str, What, Buffer | None], frozenset[object]] = {}
+        held: dict[tuple[str, What, Buffer | None], frozenset[Entry]] = {}
         for _, step in stage.steps():
             if isinstance(step, Transfer | Local) and not _ends(step):
                 for item in step.items:
@@ -38,22 +38,24 @@ def _misfit(
     plan: Plan,
     step: Transfer | Local,
     item: Item,
-    held: dict[tuple[str, What, Buffer | None], frozenset[object]],
+    held: dict[tuple[str, What, Buffer | None], frozenset[Entry]],
 ) -> Iterator[str]:
-    key = (item.name, item.what, item.buffer)
+    """Shards that a step opens must be there; shards that it makes must not be there yet."""
     if item.what not in (What.ACTIVATION, What.COTANGENT, What.GRADIENT):
         return
-    expected = _cut(item.before)
-    if held.get(key, expected) != expected:
+    before, after = _cut(item.before), _cut(item.after)
+    now = held.get((item.name, item.what, item.buffer), before)
+    opened, made = before - after, after - before
+    if not opened <= now or made & now:
         what = step.kind.value if isinstance(step, Transfer) else step.action.value
         yield f"{what} of {item.what.value} {item.name}, which is not sharded as it expects"
     out = (item.out, item.what, item.buffer)
     if isinstance(step, Local) and step.action is Action.ACCUMULATE:
         out = (item.name, item.what, Buffer.TOTAL)
-    held[out] = _cut(item.after)
+    held[out] = (now - opened) | made
 
 
-def _cut(layout: Layout) -> frozenset[object]:
+def _cut(layout: Layout) -> frozenset[Entry]:
     return frozenset(e for e in layout if e.on.kind is Kind.SHARDED)
 
 

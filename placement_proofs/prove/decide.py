@@ -17,7 +17,7 @@ from placement_proofs.prove.counterexample import (
     search,
     shows_on,
 )
-from placement_proofs.prove.engine import Runs, execute
+from placement_proofs.prove.engine import Run, Runs, execute
 from placement_proofs.prove.factor import find_factor, only_clip
 from placement_proofs.prove.result import ProgramResult
 from placement_proofs.prove.sizes import BOUNDED_TURNS
@@ -48,10 +48,10 @@ def decide(program: Program, given: Mapping[str, int], certify: bool) -> Program
     runs = free
     if given and (free.bounded or not free.holds):
         at_given = execute(program, given)
-        if not free.holds or not at_given.bounded:
+        if not free.holds or any(loop in given for loop in free.bounded):
             runs = at_given
     counted = _counted(runs)
-    if not counted:
+    if not any(_reached(run, given) and run.state.obligations for run in runs.runs):
         return _empty(program)
     case = _Case(program, given, runs, free)
     if runs.holds:
@@ -64,6 +64,13 @@ def ill_formed(program: Program, error: IllFormed) -> ProgramResult:
     result = ConditionResult(Verdict.ILL_FORMED, reason=str(error))
     conditions = tuple((name, result) for name in CONDITIONS)
     return ProgramResult(program.name, Verdict.ILL_FORMED, conditions, reason=str(error))
+
+
+def _reached(run: Run, given: Mapping[str, int]) -> bool:
+    """Whether the given sizes are among those of a run."""
+    return all(
+        name not in (run.size.many if size == 1 else run.size.ones) for name, size in given.items()
+    )
 
 
 def _counted(runs: Runs) -> dict[str, int]:

@@ -8,7 +8,7 @@ from placement_proofs.program import Buffer, Clip, Expect, Param, Program, Updat
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.algebra import ONE
 from placement_proofs.prove.forms import Form, Layout, minus, plus
-from placement_proofs.prove.spec import plain_target, target
+from placement_proofs.prove.spec import plain_target, target, term_value
 from placement_proofs.prove.state import Obligation, State
 from placement_proofs.prove.values import function, square
 

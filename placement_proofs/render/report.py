@@ -57,9 +57,7 @@ def _words(name: str) -> str:
 
 def conditions_text(conditions: Mapping[str, ConditionResult], paint: Paint = PLAIN) -> str:
     """The conditions with their verdicts and what each covers; why, where not proved."""
-    rows = [
-        (_words(name), paint.verdict(c.verdict), _scope(c)) for name, c in conditions.items()
-    ]
+    rows = [(_words(name), paint.verdict(c.verdict), _scope(c)) for name, c in conditions.items()]
     return columns(rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from placement_proofs.render.paint import PLAIN, Paint
@@ -26,16 +26,27 @@ def outcomes_text(
 def _row(outcome: Outcome, paint: Paint) -> tuple[str, ...]:
     verdict = paint.verdict(outcome.verdict)
     if not outcome.as_expected:
-        wanted = " ".join(filter(None, (outcome.claim.expect.value, outcome.claim.condition)))
-        verdict += paint.verdict(Verdict.REFUTED, f" (expected {wanted})")
-    return (outcome.claim.name, verdict, "; ".join(_covered(outcome)))
+        wanted = f" (expected {_stated(outcome)})"
+        verdict += paint.verdict(Verdict.REFUTED, wanted)
+    return (outcome.claim.name, verdict, _evidence(outcome))
 
 
-def _covered(outcome: Outcome) -> Iterator[str]:
-    if outcome.condition:
-        yield outcome.condition.replace("_", " ")
-    if outcome.covers or outcome.reason:
-        yield outcome.covers or outcome.reason
+def _stated(outcome: Outcome) -> str:
+    claim = outcome.claim
+    mesh = ", ".join(f"{axis}={size}" for axis, size in claim.mesh)
+    factor = f"factor {claim.factor}" if claim.factor else ""
+    return ", ".join(filter(None, (claim.verdict.value, factor, mesh)))
+
+
+def _evidence(outcome: Outcome) -> str:
+    """What a proof covers; where a refuted claim fails, and by what."""
+    found = outcome.counterexample
+    if not found:
+        return outcome.covers
+    mesh = {**found["mesh"], **found["turns"]}
+    where = ", ".join(f"{name}={size}" for name, size in mesh.items())
+    condition = str(found["condition"]).replace("_", " ")
+    return f"{condition}: {found['got']}, not {found['expected']}, at {where}"
 
 
 def _closing(outcomes: Sequence[Outcome], paint: Paint) -> str:

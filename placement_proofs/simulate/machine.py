@@ -38,6 +38,8 @@ class Machine:
     held: HeldMeter
     memory: Memory = dataclasses.field(init=False)
     frames: dict[tuple[int, int], Frames] = dataclasses.field(default_factory=dict)
+    done: int = 0
+    """Steps done by all stages."""
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.world, self.field, self.held, self.source.parameters())
@@ -59,7 +61,8 @@ class Machine:
         self.setting.step, self.locals.turn = number, number + 1
         plan = self.world.plan
         self.memory.count_tokens(self.setting)
-        drive({position.name: self.position(position) for position in plan.positions})
+        programs = {position.name: self.position(position) for position in plan.positions}
+        drive(programs, lambda: self.done)
         self.mail.check_empty()
         self.traffic.running = False
 
@@ -111,6 +114,7 @@ class Machine:
                 self.wire.receive(stage, step, frames)
             else:
                 self.locals.perform(stage, step, frames)
+            self.done += 1
 
     def transfer(self, stage: int, step: Transfer, frames: Frames) -> Running:
         axis = self.world.plan.pipeline

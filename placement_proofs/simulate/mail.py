@@ -77,8 +77,8 @@ class Meetings:
         return ticket
 
 
-def drive(programs: Mapping[str, Running]) -> None:
-    """Run programs in turn until all have ended.
+def drive(programs: Mapping[str, Running], progress: Callable[[], int]) -> None:
+    """Run programs in turn until all have ended; ``progress`` counts the steps that were done.
 
     Raises:
         CannotRun: every program that is left waits (a deadlock); the message says for what.
@@ -86,13 +86,13 @@ def drive(programs: Mapping[str, Running]) -> None:
     waiting: dict[str, str] = {}
     left = dict(programs)
     while left:
-        before = dict(waiting)
+        before = progress(), len(left)
         for name, program in list(left.items()):
             try:
                 waiting[name] = next(program)
             except StopIteration:
                 del left[name]
                 waiting.pop(name, None)
-        if left and waiting == before:
+        if left and (progress(), len(left)) == before:
             told = "; ".join(f"{name} waits for {what}" for name, what in waiting.items())
             raise CannotRun(f"deadlock: {told}")

@@ -18,6 +18,7 @@ Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """Start and stop per tensor dim."""
 
 MAX_RANKS = 4096
+MAX_ELEMENTS = 2**24
 MICRO = "micro"
 
 
@@ -131,9 +132,24 @@ def world(plan: Plan, model: Model, sizes: Mapping[str, int]) -> World:
         raise IllFormed(
             "simulate", f"{count:,} ranks", f"at most {MAX_RANKS:,}", "give smaller sizes"
         )
+    symbols = {"B": batch, **named}
+    _check_small(model, IntSizes(axes, symbols))
     everyone = product(*(range(axes[n]) for n in names))
     ranks = tuple(dict(zip(names, at, strict=True)) for at in everyone)
-    return World(replace(plan, micro=axes[MICRO]), IntSizes(axes, {"B": batch, **named}), ranks)
+    return World(replace(plan, micro=axes[MICRO]), IntSizes(axes, symbols), ranks)
+
+
+def _check_small(model: Model, sizes: IntSizes) -> None:
+    """A simulation holds every parameter and value of the model."""
+    shapes = [t.shape for t in model.tensors] + [v.shape for v in model.values]
+    elements = sum(sizes.product([sizes.dim(d) for d in shape]) for shape in shapes)
+    if elements > MAX_ELEMENTS:
+        raise IllFormed(
+            "simulate",
+            f"model {model.name} with {elements:,} elements of parameters and values",
+            f"a simulation takes at most {MAX_ELEMENTS:,}",
+            "choose a smaller model: a plan's steps do not depend on its dims",
+        )
 
 
 def _value(size: Dim, named: Mapping[str, int], name: str) -> int:

@@ -1,0 +1,79 @@
+"""Prover and simulator agree on drawn compositions and on their mutants.
+
+The prover decides from placements, for all sizes; the simulator runs a real forward and backward
+pass on virtual ranks, modulo primes. They share the plan and nothing else.
+"""
+
+import pytest
+from drawn import compositions
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from placement_proofs.checking import CONDITIONS, _condition, known_sizes, prove_plan
+from placement_proofs.cost import sizes_of
+from placement_proofs.derive import derive
+from placement_proofs.derive.fit import check_fit
+from placement_proofs.deviate import deviate, mutants
+from placement_proofs.errors import IllFormed
+from placement_proofs.models import Shape, transformer
+from placement_proofs.project.runnable import cannot_run
+from placement_proofs.simulate import simulate
+from placement_proofs.verdict import Verdict, combine
+
+MODEL = transformer(
+    Shape(
+        layers=2,
+        hidden=8,
+        heads=4,
+        kv_heads=4,
+        ffn=8,
+        vocabulary=7,
+        sequence=8,
+        experts=2,
+        tied=True,
+    )
+)
+RANKS = 16
+
+
+def derived(composition):
+    plan = derive(composition, MODEL, clipping=True)
+    sizes = sizes_of(plan, MODEL)
+    check_fit(plan, MODEL, sizes)
+    assume(sizes.product([sizes.axis(a) for a in plan.mesh.names]) <= RANKS)
+    return plan
+
+
+def proved(plan, known):
+    """Whether the plan is right by proof: every condition proved, and every rank can run it."""
+    proofs = prove_plan(plan, known)
+    verdict = combine(_condition(proofs, name).verdict for name in CONDITIONS)
+    assert verdict in (Verdict.PROVED, Verdict.REFUTED, Verdict.ILL_FORMED)
+    return verdict is Verdict.PROVED and not cannot_run(plan)
+
+
+def agree(composition, choose):
+    try:
+        plan = derived(composition)
+    except IllFormed:
+        assume(False)
+    known = known_sizes(composition)
+    assert proved(plan, known)
+    assert simulate(plan, MODEL, steps=2).equal
+    deviation = choose(list(mutants(plan)))
+    deviated = deviate(plan, deviation)
+    told = proved(deviated, known), simulate(deviated, MODEL, steps=2).equal
+    assert told[0] == told[1], f"{composition!r} with {deviation}: proved, equal = {told}"
+
+
+@settings(max_examples=100)
+@given(compositions(experts=True), st.data())
+def test_prover_and_simulator_agree(composition, data):
+    agree(composition, lambda found: data.draw(st.sampled_from(found)))
+
+
+@pytest.mark.deep
+@settings(max_examples=5_000)
+@given(compositions(experts=True), st.data())
+def test_prover_and_simulator_agree_on_thousands(composition, data):
+    agree(composition, lambda found: data.draw(st.sampled_from(found)))

@@ -1,0 +1,101 @@
+"""Prover and replay agree on random programs and on mutants of right ones.
+
+The target of a random program is mostly what it computes, so that many are provable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from agreement import agreement
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_programs import Maker
+from written_programs import RIGHT, mutants, right
+
+from placement_proofs.program import Program
+from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.verdict import Verdict
+
+EASY = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """A random program, every choice drawn."""
+    return Maker(lambda options: draw(st.sampled_from(list(options)))).program()
+
+
+def check(program: Program, seen: Counter[Verdict]) -> None:
+    """Prover and replay agree, and the text form says the same."""
+    found = agreement(program)
+    seen[found.result.verdict] += 1
+    assert not found.trouble, f"{found.trouble}\n{format_program(program)}"
+
+
+def agree(examples: int) -> Counter[Verdict]:
+    """Compare on that many random programs."""
+    seen: Counter[Verdict] = Counter()
+
+    @settings(EASY, max_examples=examples)
+    @given(programs())
+    def run(program: Program) -> None:
+        check(program, seen)
+
+    run()
+    return seen
+
+
+def provable(seen: Counter[Verdict]) -> float:
+    """The proved part of the programs that mean something."""
+    return seen[Verdict.PROVED] / (seen[Verdict.PROVED] + seen[Verdict.REFUTED])
+
+
+def test_random_programs() -> None:
+    seen = agree(1_600)
+    assert provable(seen) >= 0.1, seen
+    assert seen[Verdict.UNKNOWN] <= sum(seen.values()) // 100, seen
+
+
+@pytest.mark.deep
+def test_many_random_programs() -> None:
+    seen = agree(50_000)
+    assert provable(seen) >= 0.1, seen
+
+
+@settings(EASY, max_examples=200)
+@given(programs())
+def test_text_round_trip(program: Program) -> None:
+    text = format_program(program)
+    try:
+        again = parse_program(text)
+    except ValueError:
+        assert agreement(program).result.verdict is Verdict.ILL_FORMED
+    else:
+        assert format_program(again) == text
+
+
+SMALL = [name for name in RIGHT if name != "clip with several groups"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_mutants(name: str) -> None:
+    seen: Counter[Verdict] = Counter()
+    for index, (_, mutant) in enumerate(mutants(right(name))):
+        if index % 2 == 0:
+            check(mutant, seen)
+    assert seen[Verdict.REFUTED] > 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", RIGHT)
+def test_all_mutants(name: str) -> None:
+    seen: Counter[Verdict] = Counter()
+    for _, mutant in mutants(right(name)):
+        check(mutant, seen)
