@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,6 +81,8 @@ def read_subject(
     facts = PROFILES[profile]
     if not _is_path(text):
         composition = parse(text)
+        _check_ranks(composition, world)
+        _refuse({"format": format}, "an expression has no format")
         chosen = _model(composition, model)
         return Subject(repr(composition), composition, chosen, facts, tuple(without))
     path = _existing(text)
@@ -88,10 +91,36 @@ def read_subject(
         if "program" in table:
             from placement_proofs.program_text import load_program
 
+            given = {"model": model, "without": tuple(without), "world": world}
+            _refuse(given, "an element program says itself what the ranks do")
             return Subject(str(path), program=load_program(path))
         if "composition" in table:
-            return _composition_file(path, table, model, facts, without)
+            subject = _composition_file(path, table, model, facts, without)
+            _check_ranks(subject.composed()[0], world)
+            return subject
     return _config(path, model, facts, without, world, format)
+
+
+def _check_ranks(composition: Composition, world: int | None) -> None:
+    """The number of ranks, where it is given beside a composition, is the product of its axes."""
+    sizes = [axis.size for axis in composition.mesh.axes]
+    known = [size for size in sizes if isinstance(size, int)]
+    if world is None or (len(known) == len(sizes) and math.prod(known) == world):
+        return
+    product = " * ".join(str(size) for size in sizes) or "1"
+    raise IllFormed(
+        "--world",
+        str(world),
+        f"the axes of {composition!r} multiply to {product} ranks",
+        "correct a size, or leave the option out: it is for configuration files",
+    )
+
+
+def _refuse(options: Mapping[str, object], rule: str) -> None:
+    """Options that would be ignored: an answer must be about what was asked."""
+    for name, value in options.items():
+        if value:
+            raise IllFormed(f"--{name}", repr(value)[:60], rule, "leave the option out")
 
 
 def _is_path(text: str) -> bool:
@@ -105,7 +134,8 @@ def _is_path(text: str) -> bool:
 def _existing(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
-        raise IllFormed(text, "no such file", "a file to check must exist", "correct the path")
+        found = "a folder" if path.is_dir() else "no such file"
+        raise IllFormed(text, found, "a file to check must exist", "correct the path")
     if path.stat().st_size > MAX_BYTES:
         raise IllFormed(
             text,

@@ -82,7 +82,8 @@ class _Builder:
 class Shape:
     """The shape of a decoder-only transformer (elements).
 
-    ``experts`` is 0 for a dense model; ``kv_heads`` below ``heads`` is grouped-query attention.
+    ``experts`` is 0 for a dense model; ``kv_heads`` below ``heads`` is grouped-query attention. With
+    ``fused_attention`` (arXiv 2205.14135) no attention scores are kept for the backward pass.
     """
 
     layers: int = 2
@@ -96,6 +97,7 @@ class Shape:
     bias: bool = False
     tied: bool = False
     experts: int = 0
+    fused_attention: bool = False
     micro_batch: int = 1
 
     @property
@@ -125,7 +127,7 @@ def _attention_block(build: _Builder, name: str, x: str, shape: Shape) -> str:
         TOKENS,
         (q, k, v),
         attrs=(("heads", "a"), ("kv_heads", "akv")),
-        internals=((f"{name}.scores", ("B", "a", "s", "s")),),
+        internals=() if shape.fused_attention else ((f"{name}.scores", ("B", "a", "s", "s")),),
     )
     y = build.linear(f"{name}.o", o, ("h", "h"), "row", shape.bias)
     return build.op("add", f"{name}.mid", TOKENS, (x, y))

@@ -51,29 +51,35 @@ class _Line:
     guard: Guard = ALWAYS
 
     def take(self, name: str) -> str:
+        """An option, which is then used up."""
         return self.options.pop(name, "")
 
     def names(self, name: str) -> Axes:
+        """An option that lists names."""
         return _split(self.take(name))
 
     def held(self) -> Held:
+        """The layout that `held=` and `shard=` say."""
         pairs = [part.partition(":") for part in self.names("held")]
         held = tuple((axis, owner or "p") for axis, _, owner in pairs)
         return held + tuple((axis, "p") for axis in self.names("shard"))
 
     def words(self, *counts: int) -> list[str]:
+        """The words after the first, if their number is right."""
         words = self.rest.split()
         if len(words) not in counts:
             raise self.error(f"'{self.word}' has {' or '.join(map(str, counts))} words after it")
         return words
 
     def sides(self, *signs: str) -> tuple[str, str, str]:
+        """Name, sign and value of `name = value`."""
         match = re.fullmatch(r"(\S+)\s*(\+=|=)\s*(.+)", self.rest)
         if match is None or match[2] not in signs:
             raise self.error(f"'{self.word}' is followed by a name, {' or '.join(signs)}, a value")
         return match[1], match[2], match[3].strip()
 
     def error(self, rule: str) -> IllFormed:
+        """An error at this line."""
         return syntax(self.place, f"{self.word} {self.rest}".strip(), rule)
 
 
@@ -222,6 +228,7 @@ class _Reader:
         self.stack: list[tuple[str, Guard, list[Step]]] = [("", ALWAYS, [])]
 
     def read(self, text: str) -> Program:
+        """The program that the text says."""
         for number, statement in statements(text):
             self._statement(statement, f"{self.place}, line {number}")
         if len(self.stack) > 1:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from placement_proofs.program import Buffer, Clip, Expect, Guard, Param, Program, Update, Use
-from placement_proofs.replay_machine import Cell, Cells, Machine, exact, fit
+from placement_proofs.replay_machine import Cell, Cells, Machine, fit
+from placement_proofs.replay_numbers import exact
 from placement_proofs.replay_world import Element, Number, Rank
 
 
 def use(machine: Machine, step: Use) -> None:
+    """A pass reads a copy: it must be current."""
     machine.count("state_consistency")
     _check_current(
         machine, machine.copies[step.buf], step.g, "the copy that is read is not current"
@@ -32,6 +34,7 @@ def _check_current(machine: Machine, copy: Buffer, guard: Guard, note: str) -> N
 
 
 def update(machine: Machine, step: Update) -> None:
+    """The optimizer updates a copy: old value, gradient and class are checked."""
     copy = machine.copies[step.buf]
     param = machine.program.param(copy.of)
     machine.count("state_consistency")
@@ -117,6 +120,7 @@ def _do_update(
 
 
 def expect(machine: Machine, step: Expect) -> None:
+    """A contract is compared."""
     machine.count("contract")
     cell = machine.cell(step.buf)
     for rank, cells in cell.data.items():
@@ -154,6 +158,7 @@ def _expected(machine: Machine, step: Expect, cell: Cell, rank: Rank, element: E
 
 
 def check_norm(machine: Machine, step: Clip) -> None:
+    """The squared norm must count every element of the group once."""
     machine.count("norm_integrity")
     params, loose = clip_group(machine.program, step, machine.grad_of)
     want: Number = 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Axes, Buffer, Expr, Guard, Held, Param, Program, Term, Update
-from placement_proofs.program_expr import Bin, Name, Num, Tree, names_of, parse_expr
+from placement_proofs.program_expr import names_of, parse_expr
 from placement_proofs.program_rules import sources, walk
+from placement_proofs.replay_numbers import evaluate, exact
 from placement_proofs.replay_result import Mismatch, Path, Replay, step_name
 from placement_proofs.replay_world import Element, Number, Rank, World
 
@@ -20,12 +20,14 @@ Cells: TypeAlias = dict[Element, Number]
 
 @dataclass
 class Cell:
+    """A buffer: its layout, and per rank the elements that the rank stores."""
+
     held: Held
     data: dict[Rank, Cells]
 
 
 class Stop(Exception):
-    pass
+    """Ends a replay at its first mismatch."""
 
 
 class Machine:
@@ -57,6 +59,8 @@ class Machine:
     # --- state -----------------------------------------------------------------------
 
     def initial(self, buffer: Buffer) -> Cell:
+        """A copy at the start: the true value, except where copies are said to differ."""
+
         def value(rank: Rank, element: Element) -> Number:
             if not buffer.of:
                 return 0
@@ -68,6 +72,7 @@ class Machine:
         return self.filled(ordered(self.world, buffer.held), value)
 
     def cell(self, name: str) -> Cell:
+        """A buffer that has been written; raises `IllFormed` if it has not."""
         found = self.env.get(name)
         if found is None:
             raise IllFormed(
@@ -79,6 +84,7 @@ class Machine:
         return found
 
     def filled(self, held: Held, value: Callable[[Rank, Element], Number]) -> Cell:
+        """A buffer with a value for every rank and element that it stores."""
         world = self.world
         return Cell(
             held,
@@ -89,6 +95,7 @@ class Machine:
         )
 
     def runs(self, guard: Guard, rank: Rank, element: Element) -> bool:
+        """Whether a rank runs a step, for an element."""
         for axis, position in guard.at:
             negated = position.startswith("!")
             if self.world.at(rank, axis, position.removeprefix("!"), element) == negated:
@@ -96,12 +103,14 @@ class Machine:
         return True
 
     def open(self, guard: Guard) -> bool:
+        """Whether a step runs at all in this turn and on this mesh."""
         for axis, one in guard.sizes:
             if (self.world.sizes[axis] == 1) != one:
                 return False
         return all(self.turn(loop, test) for loop, test in guard.turns)
 
     def turn(self, loop: str, test: str) -> bool:
+        """Whether a test of the current turn holds."""
         last = self.world.sizes[loop] - 1
         hit = self.turns[loop] == (0 if test.lstrip("!") == "first" else last)
         return hit != test.startswith("!")
@@ -122,6 +131,7 @@ class Machine:
         self.env[name] = new
 
     def same_layout(self, name: str, old: Held, new: Held, rule: str) -> None:
+        """Raise `IllFormed` unless two layouts are the same."""
         if dict(old) != dict(new):
             raise IllFormed(
                 f"step {step_name(self.path)}",
@@ -167,17 +177,21 @@ class Machine:
     def contribution(
         self, family: str, element: Element, index: tuple[tuple[str, int], ...]
     ) -> Number:
+        """The value of one member of a family, in this step of the specification."""
         if family in self.counts:
             return self.world.count(family, (self.tick, index))
         return self.world.free((family, self.tick, element, index))
 
     def total(self, family: str) -> Number:
+        """A count over all its indices."""
         over = self.counts[family]
         rank = self.world.ranks[0]
         indices = self.indices(over, rank)
         return sum((self.contribution(family, (), i) for i in indices), start=0)
 
     def term(self, term: Term, rank: Rank, element: Element) -> Number:
+        """A term of a target or contract, as a rank sees it."""
+
         def look(name: str) -> Number:
             return self.total(name) if name in self.counts else self.world.sizes[name]
 
@@ -199,6 +213,7 @@ class Machine:
         return self.targets[param.name]
 
     def target(self, param: Param, element: Element) -> Number:
+        """The gradient of the current step on one device."""
         value = self.plain_target(param)[element]
         if param.clip is None:
             return value
@@ -207,6 +222,7 @@ class Machine:
         return exact(value * self.world.function("clip", (exact(norm),)))
 
     def advance(self) -> None:
+        """The specification completes its step."""
         for param in self.program.params:
             if param.target:
                 self.advance_param(param)
@@ -215,6 +231,7 @@ class Machine:
         self.writes.clear()
 
     def advance_param(self, param: Param) -> None:
+        """A new version: what all writers agree on, else what one device computes."""
         written = self.writes.get(param.name, {})
         true: Cells = {}
         for element in self.world.elements:
@@ -243,6 +260,7 @@ class Machine:
             self.current[param.name, element] = value
 
     def true_update(self, param: Param, element: Element) -> Number:
+        """The update of one device."""
         mates = self.mates(element) if param.update == "whole" else [element]
         pairs = tuple((e, self.current[param.name, e], self.target(param, e)) for e in mates)
         return self.updated(param, param.hyper, pairs, element)
@@ -254,6 +272,7 @@ class Machine:
         pairs: tuple[tuple[Element, Number, Number], ...],
         element: Element,
     ) -> Number:
+        """The result of an update: a free value per arguments."""
         return self.world.free(("update", param.name, hyper, pairs, element))
 
     def mates(self, element: Element) -> list[Element]:
@@ -264,6 +283,7 @@ class Machine:
     # --- bookkeeping -----------------------------------------------------------------
 
     def count(self, condition: str) -> None:
+        """Count an obligation."""
         self.result.obligations[condition] = self.result.obligations.get(condition, 0) + 1
 
     def fail(
@@ -278,6 +298,7 @@ class Machine:
         dependent: bool = False,
         terms: tuple[Term, ...] = (),
     ) -> None:
+        """Record a mismatch."""
         shown = tuple(
             (_show(t.family, i), self.contribution(t.family, element, i))
             for t in terms
@@ -305,6 +326,7 @@ class Machine:
 
 
 def grad_params(program: Program) -> dict[str, str]:
+    """The parameter of each gradient buffer that an update reads."""
     of = {b.name: b.of for b in program.buffers}
     return {s.grad: of[s.buf] for s in walk(program.steps) if isinstance(s, Update)}
 
@@ -316,42 +338,12 @@ def ordered(world: World, held: Held) -> Held:
 
 
 def layout_text(held: Held) -> str:
+    """A layout as people read it."""
     return ", ".join(f"{axis}:{owner}" for axis, owner in held) or "full"
 
 
 def _show(family: str, index: tuple[tuple[str, int], ...]) -> str:
     return f"{family}[{', '.join(f'{axis}={i}' for axis, i in index)}]"
-
-
-def exact(value: Number) -> Number:
-    if isinstance(value, Fraction) and value.denominator == 1:
-        return value.numerator
-    return value
-
-
-def evaluate(tree: Tree, look: Callable[[str], Number], path: Path) -> Number:
-    match tree:
-        case Num(value):
-            return exact(value)
-        case Name(name):
-            return look(name)
-        case Bin(op, left, right):
-            a, b = evaluate(left, look, path), evaluate(right, look, path)
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-    if b == 0:
-        raise IllFormed(
-            f"step {step_name(path)}",
-            "a division by zero",
-            "a divisor is never zero",
-            "divide by a size or a count",
-        )
-    return exact(Fraction(a) / Fraction(b))
 
 
 def fit(machine: Machine, name: str, cell: Cell, held: Held) -> Cell:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from placement_proofs.program import Apply, Clip, Guard, Init, Move, Scale, Source, Square
 from placement_proofs.program_expr import is_zero
 from placement_proofs.replay_checks import check_norm
-from placement_proofs.replay_machine import Cell, Machine, exact, fit, ordered
+from placement_proofs.replay_machine import Cell, Machine, fit, ordered
+from placement_proofs.replay_numbers import exact
 from placement_proofs.replay_world import Element, Number, Rank
 
 
 def local(machine: Machine, step: Source | Init | Scale | Move | Apply | Square | Clip) -> None:
+    """Run a step that moves nothing between ranks."""
     match step:
         case Source():
             _source(machine, step)

@@ -6,11 +6,13 @@ import math
 from fractions import Fraction
 
 from placement_proofs.program import Held, Reduce, Slice, Take
-from placement_proofs.replay_machine import Cell, Machine, exact, ordered
+from placement_proofs.replay_machine import Cell, Machine, ordered
+from placement_proofs.replay_numbers import exact
 from placement_proofs.replay_world import Element, Number, Rank
 
 
 def transfer(machine: Machine, step: Reduce | Take | Slice) -> None:
+    """Run a collective or a slice."""
     cell = machine.cell(step.buf)
     match step:
         case Reduce():

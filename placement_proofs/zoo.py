@@ -11,9 +11,9 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 from placement_proofs.models import Shape, abstract, perceptron, transformer
 
-DENSE = Shape(32, 4096, 32, 8, 14336, 128256, 8192)
+DENSE = Shape(32, 4096, 32, 8, 14336, 128256, 8192, fused_attention=True)
 """A dense decoder of 8.0e9 parameters with grouped-query attention."""
-MOE = Shape(32, 4096, 32, 8, 14336, 32000, 8192, experts=8)
+MOE = Shape(32, 4096, 32, 8, 14336, 32000, 8192, experts=8, fused_attention=True)
 """The same with 8 experts a layer."""
 TINY = Shape()
 

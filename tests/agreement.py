@@ -57,3 +57,22 @@ def _trouble(program: Program, result: ProgramResult) -> str:
     if result.verdict is Verdict.REFUTED and result.counterexample is None:
         return "refuted without a counterexample"
     return ""
+
+
+def agreement_at(program: Program, mesh: dict[str, int]) -> str:
+    """What contradicts the verdict for one given mesh (all axes and loops), if anything."""
+    if work(program, mesh) > WORK:
+        return ""
+    result = prove(program, sizes=mesh, certify=False)
+    if result.verdict is Verdict.ILL_FORMED:
+        return ""
+    try:
+        outcome = replay(program, mesh, 11)
+    except IllFormed as error:
+        return f"replay finds no meaning at {mesh}: {error}"
+    failed = {mismatch.condition for mismatch in outcome.mismatches}
+    for name, condition in result.conditions:
+        wrong = {Verdict.PROVED: name in failed, Verdict.REFUTED: name not in failed}
+        if wrong.get(condition.verdict, False):
+            return f"{name} is {condition.verdict} at {mesh}, the replay failed: {sorted(failed)}"
+    return ""

@@ -33,7 +33,7 @@ RUN = "python pretrain_gpt.py --num-layers 8 --hidden-size 64 "
         ("A=4\nrun $A ${A} \"$A x\" '$A'", ["run", "4", "4", "4 x", "$A"]),
         ("run ${A:-4} ${B-5}", ["run", "4", "5"]),
         ('A="x y"\nrun $A "$A"', ["run", "x", "y", "x y"]),
-        ('A=(1 2)\nA+=(3)\nrun ${A[@]} "${A[*]}"', ["run", "1", "2", "3", "1", "2", "3"]),
+        ('A=(1 2)\nA+=(3)\nrun ${A[@]} "${A[*]}"', ["run", "1", "2", "3", "1 2 3"]),
         ("A=2\nB=3\nrun $((A*B)) $(( ($A + ${B}) / 2 ))", ["run", "6", "2"]),
         ("run a \\\n  b # c\n", ["run", "a", "b"]),
         ("run a#b", ["run", "a#b"]),

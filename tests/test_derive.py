@@ -179,3 +179,15 @@ def test_layouts_of_all_steps_chain(composition):
                     assert item.before == plan.values[item.name].layout
                 elif item.what is What.COTANGENT:
                     assert item.before == dual_layout(plan.values[item.name].layout)
+
+
+def test_offloaded_activations_leave_after_forward_and_return_before_backward():
+    plan = derive(parse("offload('activations')"), TWO)
+    moves = [
+        (section, step.shift)
+        for _, section, step in plan.steps()
+        if isinstance(step, Transfer) and step.kind.value == "host-link"
+    ]
+    assert {m for m in moves if m[0] == "forward"} == {("forward", -1)}
+    assert {m for m in moves if m[0] == "backward"} == {("backward", 1)}
+    assert len(moves) == 2 * len(TWO.blocks)

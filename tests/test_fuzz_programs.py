@@ -5,10 +5,11 @@ The target of a random program is mostly what it computes, so that many are prov
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
-from agreement import agreement
+from agreement import agreement, agreement_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_programs import Maker
@@ -16,6 +17,10 @@ from written_programs import RIGHT, mutants, right
 
 from placement_proofs.program import Program
 from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.prove.algebra import Atoms
+from placement_proofs.prove.compare import Comparer
+from placement_proofs.prove.forms import Algebra
+from placement_proofs.prove.state import State
 from placement_proofs.verdict import Verdict
 
 EASY = settings(
@@ -61,6 +66,64 @@ def test_random_programs() -> None:
     seen = agree(1_600)
     assert provable(seen) >= 0.1, seen
     assert seen[Verdict.UNKNOWN] <= sum(seen.values()) // 100, seen
+
+
+@st.composite
+def programs_on_a_mesh(draw: st.DrawFn) -> tuple[Program, dict[str, int]]:
+    """A random program and sizes for all its axes and loops."""
+    program = draw(programs())
+    sizes = st.sampled_from([1, 1, 2, 2, 3, 4])
+    return program, {name: draw(sizes) for name in program.axes + program.loops}
+
+
+def agree_at(examples: int) -> None:
+    """Compare verdicts for given sizes with the replay at just those sizes."""
+
+    @settings(EASY, max_examples=examples)
+    @given(programs_on_a_mesh())
+    def run(drawn: tuple[Program, dict[str, int]]) -> None:
+        program, mesh = drawn
+        trouble = agreement_at(program, mesh)
+        assert not trouble, f"{trouble}\n{format_program(program)}"
+
+    run()
+
+
+def test_random_programs_at_given_sizes() -> None:
+    agree_at(400)
+
+
+@pytest.mark.deep
+def test_many_random_programs_at_given_sizes() -> None:
+    agree_at(20_000)
+
+
+SABOTAGE = {
+    "a sum of alike values forgets the size": (
+        Atoms,
+        "row_sum",
+        lambda self, poly, axis, size: poly,
+    ),
+    "a broadcast does nothing": (Algebra, "take", lambda self, form, axis, position: form),
+    "a position guard does nothing": (Algebra, "at", lambda self, form, axis, position: form),
+    "different values are equal": (Comparer, "equal", lambda self, got, want, layout: True),
+    "shards that meet are lost": (State, "other", lambda self, kind, form, axis: {}),
+}
+
+
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_a_broken_prover_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method, broken = SABOTAGE[name]
+    monkeypatch.setattr(owner, method, broken)
+    noticed = False
+    for seed in range(600):
+        rng = random.Random(seed)
+        program = Maker(lambda options, rng=rng: rng.choice(list(options))).program()
+        found = agreement(program)
+        if found.trouble or found.result.verdict is Verdict.UNKNOWN:
+            noticed = True
+            break
+    assert noticed
 
 
 @pytest.mark.deep

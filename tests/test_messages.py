@@ -100,6 +100,25 @@ OPTIONS = {
         "command line: found Invalid value for '--world': 'x' is not a valid integer; usage: "
         "placement-proofs check [OPTIONS] SUBJECT...; see placement-proofs check -h"
     ),
+    ("check", "data(dp=2)", "--world", "8"): (
+        "--world: found 8; the axes of data(dp=2) multiply to 2 ranks; correct a size, or leave "
+        "the option out: it is for configuration files"
+    ),
+    ("check", "examples/two_machines.toml", "--world", "64"): (
+        "--world: found 64; the axes of hsdp(dp_replicate=2, dp_shard=4) * tensor(tp=2, "
+        "sequence=True) multiply to 2 * 4 * 2 ranks; correct a size, or leave the option out: it "
+        "is for configuration files"
+    ),
+    ("check", "examples/programs/loop.toml", "--without", "drop scale"): (
+        "--without: found ('drop scale',); an element program says itself what the ranks do; "
+        "leave the option out"
+    ),
+    ("check", "examples"): (
+        "examples: found a folder; a file to check must exist; correct the path"
+    ),
+    ("check", "a" * 300): (
+        f"{'a' * 80}: found file name too long; files to read must be readable; correct the path"
+    ),
     ("check",): (
         "command line: found Missing argument 'SUBJECT...'; usage: "
         "placement-proofs check [OPTIONS] SUBJECT...; see placement-proofs check -h"

@@ -222,3 +222,10 @@ def _arrays(model):
     (field,) = FIELDS["float"]()
     sizes = IntSizes({}, model.dims)
     return [field.zeros(tuple(sizes.dim(d) for d in t.shape)) for t in model.tensors]
+
+
+def test_activations_that_wait_on_the_host_come_back():
+    model = transformer(Shape())
+    for text in ("data(dp=2)", "recompute('full')", "pipeline(pp=2, microbatches=2)"):
+        plan = derive(parse(f"{text} * offload('activations')"), model)
+        assert simulate(plan, model).equal

@@ -53,6 +53,8 @@ def _run(given: list[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         raise
+    except OSError as error:
+        return refuse(_unreadable(error), as_json="--json" in given)
     except Exception as error:
         return _fault(error, given)
 
@@ -64,6 +66,13 @@ def _usage(error: click.ClickException) -> IllFormed:
     usage = context.get_usage() if context else "Usage: placement-proofs COMMAND ..."
     what = error.format_message().rstrip(".")
     return IllFormed("command line", what, usage.replace("Usage", "usage", 1), f"see {command} -h")
+
+
+def _unreadable(error: OSError) -> IllFormed:
+    """A path that the system refuses."""
+    place = str(error.filename or "file")[:80]
+    reason = (error.strerror or str(error)).lower()
+    return IllFormed(place, reason, "files to read must be readable", "correct the path")
 
 
 def _fault(error: Exception, given: list[str]) -> int:

@@ -244,6 +244,8 @@ class Lifetimes(Generic[N]):
                     self._parameter(step, item)
                 case What.GRADIENT:
                     self._reduced(item)
+                case What.ACTIVATION if step.kind is Collective.HOST and step.shift < 0:
+                    pass
                 case What.ACTIVATION | What.COTANGENT:
                     self._activation(item.out, item.what)
                 case What.STATISTIC:

@@ -55,8 +55,8 @@ def derive(
     depth: Dim = mesh.size(schedule.axis) if schedule else 1
     typed = assign_layouts(model, placement, profile)
     bodies, positions = cut(model, placement, depth)
-    write_program(model, placement, profile, typed, bodies)
     values = values_with_internals(model, typed)
+    write_program(model, placement, profile, typed, values, bodies)
     stages = _Stages(model, placement, profile, typed, values, bodies, clipping, loss)
     batch = tuple(f.axis for f in placement.flows if f.input == sharded(0))
     return Plan(

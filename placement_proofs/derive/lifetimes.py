@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from placement_proofs.layout import Layout, dual_layout
+from placement_proofs.layout import Collective, Layout, dual_layout
 from placement_proofs.model import BACKWARD_READS
 from placement_proofs.plan import (
     Action,
@@ -32,6 +32,7 @@ def reads(step: Step) -> list[Held]:
         return [(step.out, What.COTANGENT), *((name, What.ACTIVATION) for name in saved)]
     kinds = (What.ACTIVATION, What.COTANGENT)
     receiving = isinstance(step, Local) and step.action is Action.RECEIVE
+    receiving = receiving or _fetches(step)
     return [(i.name, i.what) for i in step.items if i.what in kinds and not receiving]
 
 
@@ -42,10 +43,15 @@ def writes(step: Step) -> list[Held]:
             return [(name, What.COTANGENT) for name in step.ins]
         made = [step.out, *(name for name, _ in step.internals)]
         return [(name, What.ACTIVATION) for name in made]
-    if isinstance(step, Transfer) and step.shift:
+    if isinstance(step, Transfer) and step.shift and not _fetches(step):
         return []
     kinds = (What.ACTIVATION, What.COTANGENT)
     return [(i.out, i.what) for i in step.items if i.what in kinds]
+
+
+def _fetches(step: Step) -> bool:
+    """Whether a step brings values back from the host."""
+    return isinstance(step, Transfer) and step.kind is Collective.HOST and step.shift == 1
 
 
 def with_drops(

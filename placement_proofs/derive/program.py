@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from placement_proofs.derive.lifetimes import Held, reads, writes
 from placement_proofs.derive.stages import Body
 from placement_proofs.derive.types import Apply, Convert, Node, Typed
 from placement_proofs.layout import (
@@ -17,7 +18,7 @@ from placement_proofs.layout import (
     dual_layout,
 )
 from placement_proofs.mesh import Dim
-from placement_proofs.model import BACKWARD_READS, Model
+from placement_proofs.model import BACKWARD_READS, Block, Model
 from placement_proofs.placement import Mode, Placement, State
 from placement_proofs.plan import (
     LOSS_STATISTICS,
@@ -44,12 +45,13 @@ class _Program:
         placement: Placement,
         profile: Profile,
         typed: Typed,
+        values: Mapping[str, PlanValue],
         bodies: Sequence[Body],
     ) -> None:
         self.model = model
         self.placement = placement
         self.profile = profile
-        self.values = typed.values
+        self.values = values
         self.typed = typed
         self.bodies = bodies
         self.times: Mapping[str, Dim] = {}
@@ -64,11 +66,15 @@ class _Program:
     def stage(self, k: int, body: Body) -> None:
         produced = {_out(n) for n in body.nodes}
         received = self.received(k, body, produced)
-        forward = [step for n in body.nodes for step in self.forward(n, Phase.FORWARD)]
+        forward: list[Step] = []
         backward: list[Step] = []
-        blocks = list(reversed(body.blocks))
-        for block in blocks:
-            backward += self.block_backward([n for n in body.nodes if _block(n) == block.name])
+        for block in body.blocks:
+            nodes = [n for n in body.nodes if _block(n) == block.name]
+            again = self.block_backward(nodes)
+            away = self.away(block, again)
+            forward += [step for n in nodes for step in self.forward(n, Phase.FORWARD)]
+            forward += away[:1]
+            backward = [*away[1:], *again, *backward]
         if received:
             forward.insert(0, self.message(received, 1, arriving=True))
             backward.append(self.message(received, -1, arriving=False))
@@ -77,6 +83,27 @@ class _Program:
             forward.append(self.message(sent, 1, arriving=False))
             backward.insert(0, self.message(sent, -1, arriving=True))
         body.forward, body.backward = forward, backward
+
+    def away(self, block: Block, backward: Sequence[Step]) -> list[Step]:
+        """What the backward pass of a block needs goes to the host and comes back (mode O)."""
+        offloaded = {p.state for p in self.placement.places if p.mode is Mode.OFFLOADED}
+        if State.ACTIVATIONS not in offloaded:
+            return []
+        made: set[Held] = set()
+        needed: dict[str, None] = {}
+        for step in backward:
+            fresh = [h for h in reads(step) if h[1] is What.ACTIVATION and h not in made]
+            needed |= dict.fromkeys(n for n, _ in fresh if not self.values[n].integer)
+            made |= set(writes(step))
+        items = tuple(self.item(name, What.ACTIVATION) for name in needed)
+        return [
+            Transfer(Collective.HOST, (), items, Where(phase, block.name, "", block.times), why, to)
+            for phase, why, to in (
+                (Phase.FORWARD, "offload activations", -1),
+                (Phase.BACKWARD, "fetch activations", 1),
+            )
+            if items
+        ]
 
     def received(self, k: int, body: Body, produced: set[str]) -> str:
         if k == 0:
@@ -265,10 +292,15 @@ def saved_by(node: Node) -> tuple[str, ...]:
 
 
 def write_program(
-    model: Model, placement: Placement, profile: Profile, typed: Typed, bodies: Sequence[Body]
+    model: Model,
+    placement: Placement,
+    profile: Profile,
+    typed: Typed,
+    values: Mapping[str, PlanValue],
+    bodies: Sequence[Body],
 ) -> None:
     """Fill ``forward`` and ``backward`` of every body."""
-    _Program(model, placement, profile, typed, bodies).run()
+    _Program(model, placement, profile, typed, values, bodies).run()
 
 
 def values_with_internals(model: Model, typed: Typed) -> dict[str, PlanValue]:

@@ -123,6 +123,8 @@ class Frame:
     values: Shelf
     cotangents: Shelf
     statistics: dict[str, Array] = field(default_factory=dict)
+    away: dict[str, Array] = field(default_factory=dict)
+    """Values that wait on the host for the backward pass."""
 
     def of(self, item: Item) -> Shelf:
         """The shelf of an activation or of its gradient."""

@@ -37,7 +37,7 @@ class Wire:
         for rank in ranks:
             self.traffic.count(step, rank)
         if step.kind is Collective.HOST:
-            self._host(stage, step)
+            self._host(stage, step, frames)
         elif step.kind is Collective.POINT_TO_POINT:
             self._send(stage, step, frames)
         else:
@@ -87,10 +87,13 @@ class Wire:
 
     # host link
 
-    def _host(self, stage: int, step: Transfer) -> None:
+    def _host(self, stage: int, step: Transfer, frames: Mapping[int, Frame]) -> None:
         for rank in self.memory.ranks[stage]:
             for item in step.items:
-                self._copy(stage, rank, item)
+                if item.what is What.ACTIVATION:
+                    _swap(frames[rank], item.name, to_host=step.shift < 0)
+                else:
+                    self._copy(stage, rank, item)
 
     def _copy(self, stage: int, rank: int, item: Item) -> None:
         """Gradients go to the optimizer's host; parameters come back or are fetched for a use."""
@@ -103,3 +106,11 @@ class Wire:
         else:
             store.gathered.put(item.name, store.stored.get(item.name))
             store.layouts[item.name] = item.after
+
+
+def _swap(frame: Frame, name: str, *, to_host: bool) -> None:
+    """Copy a value to the host, or bring it back; the plan says when the device drops it."""
+    if to_host:
+        frame.away[name] = frame.values.get(name)
+    else:
+        frame.values.put(name, frame.away.pop(name))
