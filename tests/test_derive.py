@@ -190,4 +190,5 @@ def test_offloaded_activations_leave_after_forward_and_return_before_backward():
     ]
     assert {m for m in moves if m[0] == "forward"} == {("forward", -1)}
     assert {m for m in moves if m[0] == "backward"} == {("backward", 1)}
-    assert len(moves) == 2 * len(TWO.blocks)
+    reading = len(TWO.blocks) - 1  # the embedding reads token ids, which stay
+    assert len(moves) == 2 * reading
