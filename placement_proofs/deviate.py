@@ -342,7 +342,8 @@ def mutants(plan: Plan) -> Iterator[Deviation]:
     """Deviations of single steps: every transfer dropped and doubled, and more for gradients.
 
     Gradient reductions are also rescaled, regrouped to another axis and moved; scales are dropped
-    and doubled; accumulations overwrite. Transfers over axes of size one are left out.
+    and doubled; accumulations overwrite. Transfers over axes of size one and scales by one are left
+    out.
     """
     turns: Counter[Selector] = Counter()
     for stage, _, step in plan.steps():
@@ -379,7 +380,8 @@ def _of_gradients(plan: Plan, step: Transfer, select: Selector) -> Iterable[Devi
 
 
 def _alone(plan: Plan, step: Transfer | Local) -> bool:
-    """Whether a collective has one member."""
-    if not isinstance(step, Transfer) or not step.axes:
-        return False
-    return all(plan.mesh.size(parent(axis)) == 1 for axis in step.axes)
+    """Whether a collective has one member, or a scale is by one."""
+    sizes = plan.mesh.sizes() | {"micro": plan.micro, "1": 1}
+    if isinstance(step, Transfer):
+        return bool(step.axes) and all(sizes[parent(axis)] == 1 for axis in step.axes)
+    return step.action is Action.SCALE and all(sizes.get(w) == 1 for w in _words(step.factor))

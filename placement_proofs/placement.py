@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from placement_proofs.layout import On
@@ -84,7 +84,15 @@ class Placement:
     schedule: Schedule | None = None
 
     def of(self, group: str, state: State) -> tuple[Place, ...]:
-        """The cells that apply to a group: those that name it replace those for every group."""
+        """The cells that apply to a group: on an axis, a cell that names it replaces all others.
+
+        Of a product for every group, such as ``dp*ep``, the other axes remain.
+        """
         here = [p for p in self.places if p.state is state and p.group in (group, EVERY)]
         named = {axis for p in here if p.group == group for axis in p.axes}
-        return tuple(p for p in here if p.group == group or not set(p.axes) & named)
+        rest = [(p, tuple(a for a in p.axes if a not in named)) for p in here]
+        return tuple(
+            p if p.group == group else replace(p, axes=axes)
+            for p, axes in rest
+            if p.group == group or axes or not p.axes
+        )

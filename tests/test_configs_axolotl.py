@@ -104,6 +104,12 @@ def test_expression(tmp_path: Path, config: Config, world: int | None, expressio
     assert parse(expression) == imported.composition
 
 
+def test_formats(tmp_path: Path) -> None:
+    assert _load(tmp_path, _config(bf16="full")).dtypes.parameters == "bf16"
+    assert _load(tmp_path, _config(bf16="auto")).dtypes.parameters is None
+    assert _load(tmp_path, _config(bf16=False, fp16=True)).dtypes.parameters == "fp16"
+
+
 def test_batch_counts_ranks_with_their_own_samples(tmp_path: Path) -> None:
     config = _fsdp(context_parallel_size=2, tensor_parallel_size=2, micro_batch_size=3)
     assert _load(tmp_path, config).batch.global_batch == 3 * 16 // 4
@@ -164,6 +170,18 @@ CHECKPOINT = {"activation_checkpointing": True}
 RULES: list[tuple[str, str, Config, Config]] = [
     ("unknown key", "ignored", _fsdp(dp_shards_size=2), _fsdp()),
     ("unknown key", "ignored", _fsdp(fsdp_config={"ofload": 1}), _fsdp(fsdp_config=OFFLOAD)),
+    (
+        "key outside its block",
+        "ignored",
+        _fsdp(offload_params=True),
+        _fsdp(fsdp_config={"offload_params": True}),
+    ),
+    (
+        "auto needs a filler",
+        "rejected",
+        _config(gradient_accumulation_steps="auto"),
+        _config(bf16="auto"),
+    ),
     (
         "old name",
         "ignored",

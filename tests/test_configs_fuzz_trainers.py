@@ -80,6 +80,18 @@ FILES: Mapping[str, dict[str, Any]] = {
         "micro_batch_size": 1,
         "global_batch_size": 32,
     },
+    "primus": {
+        "modules": {
+            "pre_trainer": {
+                "framework": "torchtitan",
+                "config": "pre_trainer.yaml",
+                "overrides": {
+                    "training": {"local_batch_size": 4, "seq_len": "${SEQ:4096}"},
+                    "parallelism": {"tensor_parallel_degree": "${PRIMUS_TP:2}"},
+                },
+            }
+        }
+    },
     "legacy": {
         "training": {
             "data_parallel_degree": -1,

@@ -65,7 +65,7 @@ def test_example() -> None:
     assert imported.findings == ()
     assert imported.batch.global_batch == 2 * 16 * 4
     assert [f.name for f in imported.fields].count("tp") == 1
-    assert imported.field("zero_stage").place == "gptneox.yml:13 zero_optimization.stage"
+    assert imported.field("zero_stage").place == "gptneox.yml:12 zero_optimization.stage"
     assert load(EXAMPLE).field("dp").value == "N"
 
 

@@ -20,7 +20,8 @@ def _load(tmp_path: Path, text: str, world: int | None = None) -> Imported:
 
 
 def _trainer(strategy: str, devices: str = "4", more: str = "") -> str:
-    return f"import lightning as L\ntrainer = L.Trainer(devices={devices}, strategy={strategy}, {more})\n"
+    call = f"L.Trainer(devices={devices}, strategy={strategy}, {more})"
+    return f"import lightning as L\ntrainer = {call}\n"
 
 
 WRAP = "auto_wrap_policy={Block}"
@@ -47,7 +48,10 @@ EXPRESSIONS: list[tuple[str, str]] = [
         _trainer("'deepspeed_stage_3_offload_nvme'"),
         "zero3(dp=4) * offload('optimizer', 'parameters', to='nvme')",
     ),
-    (_trainer("'deepspeed'", more="accumulate_grad_batches=8"), "zero2(dp=4) * accumulate(micro=8)"),
+    (
+        _trainer("'deepspeed'", more="accumulate_grad_batches=8"),
+        "zero2(dp=4) * accumulate(micro=8)",
+    ),
     (_trainer("DeepSpeedStrategy(stage=3)"), "zero3(dp=4)"),
     (_trainer("DeepSpeedStrategy(config={'zero_optimization': {'stage': 1}})"), "zero1(dp=4)"),
     (_trainer("FSDPStrategy()"), "fsdp(dp=4)"),
@@ -71,6 +75,8 @@ EXPRESSIONS: list[tuple[str, str]] = [
     ),
     ("s = FSDPStrategy(activation_checkpointing_policy={B})\nL.Fabric(devices=4, strategy=s)",
      "fsdp(dp=4) * recompute('full')"),
+    (_trainer("nl.MegatronStrategy(tensor_model_parallel_size=2, pipeline_model_parallel_size=2)"),
+     "data(dp=1) * tensor(tp=2) * pipeline(pp=2, microbatches='M')"),
     ("  if many:\n    L.Fabric(devices=4, strategy='ddp')\n", "data(dp=4)"),
     ("s = ModelParallelStrategy(data_parallel_size=4, tensor_parallel_size=2)\n"
      "L.Trainer(strategy=s)", "fsdp(dp=4) * tensor(tp=2, vocabulary=False)"),
@@ -90,9 +96,7 @@ def test_example() -> None:
     )
     assert imported.world == 16
     assert imported.findings == ()
-    assert imported.field("sharding_strategy").place == (
-        "lightning_hsdp.py:10 sharding_strategy"
-    )
+    assert imported.field("sharding_strategy").place == ("lightning_hsdp.py:10 sharding_strategy")
 
 
 def test_nothing_is_run(tmp_path: Path) -> None:
@@ -140,6 +144,34 @@ def test_script(tmp_path: Path) -> None:
     assert "allocated ranks" in [f.rule for f in imported.findings]
     file.write_text(SCRIPT % (8, 4))
     assert "allocated ranks" not in [f.rule for f in load(file).findings]
+
+
+YAML = """seed_everything: 1
+trainer:
+  devices: 4
+  num_nodes: 2
+  precision: bf16-true
+  strategy:
+    class_path: lightning.pytorch.strategies.FSDPStrategy
+    init_args:
+      auto_wrap_policy: [model.Block]
+      sharding_strategy: HYBRID_SHARD
+model:
+  class_path: model.LanguageModel
+"""
+
+
+def test_yaml_of_the_command_line_interface(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(YAML)
+    imported = load(file)
+    assert detect(file) == "lightning"
+    assert repr(imported.composition) == "hsdp(dp_replicate=2, dp_shard=4)"
+    assert imported.field("sharding_strategy").place == (
+        "a.yaml:10 trainer.strategy.sharding_strategy"
+    )
+    file.write_text("trainer: {devices: 2, strategy: ddp}\n")
+    assert repr(load(file).composition) == "data(dp=2)"
 
 
 RULES: list[tuple[str, str, str, str]] = [
@@ -192,8 +224,9 @@ def test_rule(tmp_path: Path, rule: str, kind: str, wrong: str, right: str) -> N
     assert rule not in [f.rule for f in _load(tmp_path, right).findings]
 
 
+TWO = "data_parallel_size=2"
 REFUSED: list[tuple[str, str]] = [
-    (_trainer("ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=4)"), "dp=2 * tp=4"),
+    (_trainer(f"ModelParallelStrategy({TWO}, tensor_parallel_size=4)"), "dp=2 * tp=4"),
     (_trainer("'colossal'"), "strategies are ddp"),
     (_trainer("FSDPStrategy(sharding_strategy='ALL')"), "FULL_SHARD"),
 ]  # fmt: skip

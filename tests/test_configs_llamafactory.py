@@ -55,6 +55,14 @@ def _load(
     return load(file, world=world, model=MOE if experts else DENSE)
 
 
+def _experts(ranks: int) -> str:
+    """The shards of the experts over the ranks that have the same ones."""
+    modes = "parameters='S*', optimizer='S', gradients='S'"
+    return " * ".join(
+        f"place(dp={ranks}, group='{group}', {modes})" for group in ("expert_in", "expert_out")
+    )
+
+
 FULL = "recompute('full')"
 HOST = "offload('parameters', 'gradients', 'optimizer')"
 GAS = "gradient_accumulation_steps"
@@ -86,6 +94,13 @@ EXPRESSIONS: list[tuple[Config, int | None, str]] = [
         "zero1(dp=8, shard_over=('dp', 'cp')) * context(cp=2, method='ring')",
     ),
     (_megatron(ep=4), 16, "data(dp=4) * expert(ep=4)"),
+    (
+        _megatron(ep=4, use_distributed_optimizer=True),
+        16,
+        "zero1(dp=4, shard_over=('dp', 'ep')) * expert(ep=4) * "
+        "place(dp=4, group='expert_in', optimizer='S') * "
+        "place(dp=4, group='expert_out', optimizer='S')",
+    ),
     (_megatron(pp=2, **{GAS: 4}), 16, "data(dp=8) * pipeline(pp=2, microbatches=4)"),
     (
         _megatron(pp=2, vpp=3, **{GAS: 4}),
@@ -110,7 +125,7 @@ EXPRESSIONS: list[tuple[Config, int | None, str]] = [
     (
         _second("fsdpturbo", {"ep_size": 8}),
         16,
-        "fsdp(dp=2, shard_over=('dp', 'ep')) * expert(ep=8)",
+        f"fsdp(dp=2, shard_over=('dp', 'ep')) * expert(ep=8) * {_experts(2)}",
     ),
     (
         _second(micro_batch_size=2, global_batch_size=128),
@@ -153,6 +168,12 @@ def test_absent_engines_leave_the_stage_undecided(tmp_path: Path) -> None:
         assert _load(tmp_path, config).field("zero_stage").provenance == "unknown"
 
 
+def test_workers_of_ray_are_the_world(tmp_path: Path) -> None:
+    imported = _load(tmp_path, _trainer(ray_num_workers=4), None)
+    assert imported.world == 4
+    assert imported.field("world").place == "lf.yaml:8 ray_num_workers"
+
+
 def test_batch_leaves_experts_out_of_the_factors(tmp_path: Path) -> None:
     config = _megatron(tp=2, ep=2, **SP, **{GAS: 2})
     assert _load(tmp_path, config).batch.global_batch == 2 * 2 * 8
@@ -181,6 +202,7 @@ def test_refusal(tmp_path: Path, config: Config, message: str) -> None:
 ZERO3 = {"deepspeed": "z3.json"}
 RULES: list[tuple[str, str, Config, Config]] = [
     ("unknown key", "rejected", _trainer(deepsped="a"), _trainer()),
+    ("auto needs a filler", "rejected", _trainer(**{GAS: "auto"}), _trainer()),
     ("DeepSpeed or FSDP", "rejected", _trainer(fsdp="full_shard", **ZERO3), _trainer(**ZERO3)),
     ("DeepSpeed or Megatron", "rejected", _megatron(tp=2, **ZERO3), _megatron(tp=2)),
     ("one 16-bit format", "rejected", _trainer(fp16=True), _trainer()),

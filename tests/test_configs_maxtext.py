@@ -40,6 +40,14 @@ def _load(
     return load(file, world=world, model=MODEL)
 
 
+def _experts(ranks: int) -> str:
+    """The shards of the experts over the ranks that have the same ones."""
+    modes = "parameters='S*', optimizer='S', gradients='S'"
+    return " * ".join(
+        f"place(dp={ranks}, group='{group}', {modes})" for group in ("expert_in", "expert_out")
+    )
+
+
 FULL = "recompute('full')"
 EXPRESSIONS: list[tuple[Config, int | None, str]] = [
     (_one(), 16, f"fsdp(dp=16) * {FULL}"),
@@ -69,7 +77,11 @@ EXPRESSIONS: list[tuple[Config, int | None, str]] = [
         16,
         f"fsdp(dp=4, shard_over=('dp', 'sp')) * ulysses(sp=4) * {FULL}",
     ),
-    (_one(ici_expert=4), 16, f"fsdp(dp=4, shard_over=('dp', 'ep')) * expert(ep=4) * {FULL}"),
+    (
+        _one(ici_expert=4),
+        16,
+        f"fsdp(dp=4, shard_over=('dp', 'ep')) * expert(ep=4) * {_experts(4)} * {FULL}",
+    ),
     (_one(gradient_accumulation_steps=4), 16, f"fsdp(dp=16) * accumulate(micro=4) * {FULL}"),
     (
         _one(ici_pipeline=4, num_layers_per_pipeline_stage=6),
@@ -135,6 +147,21 @@ def test_unset_variable_is_refused_with_its_line(tmp_path: Path) -> None:
         _load(tmp_path, SHELL.replace("TP=4\n", "\n"), 32, "run.sh")
 
 
+TWO = """python3 MaxText/train.py base.yml ici_fsdp_parallelism=64 dcn_data_parallelism=2\\
+  per_device_batch_size=16
+python3 MaxText/train.py base.yml ici_fsdp_parallelism=64 dcn_data_parallelism=4
+"""
+
+
+def test_two_trainings_in_one_script_are_two_configurations(tmp_path: Path) -> None:
+    with pytest.raises(IllFormed, match=r"run.sh:3 dcn_data_parallelism: found 4 here and 2 on"):
+        _load(tmp_path, TWO, None, "run.sh")
+    one = _load(tmp_path, TWO.replace("dcn_data_parallelism=4", "steps=1"), None, "run.sh")
+    assert one.world == 128
+    again = _load(tmp_path, TWO[: TWO.index("python3", 9)] + "steps=1 steps=2", None, "run.sh")
+    assert "key given twice" in [f.rule for f in again.findings]
+
+
 def test_base_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "own.yml").write_text("ici_tensor_parallelism: 4\ndcn_data_parallelism: 1\n")
     imported = _load(tmp_path, _config(base_config="own.yml"))
@@ -171,6 +198,7 @@ TWICE = [["embed", ["fsdp"]], ["embed", ["fsdp"]]]
 ONCE = [["embed", ["fsdp"]], ["embed", []]]
 RULES: list[tuple[str, str, Config, Config]] = [
     ("unknown key", "rejected", _one(ici_tensors=2), _one(ici_tensor=2)),
+    ("auto needs a filler", "rejected", _one(ici_tensor="auto"), _one(ici_tensor=2)),
     (
         "axis outside the mesh",
         "ignored",

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from placement_proofs.composition import parse
-from placement_proofs.configs import Imported, detect, load
+from placement_proofs.configs import Batch, Imported, detect, load
 from placement_proofs.errors import IllFormed
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "configs" / "megatron_moe.sbatch"
@@ -46,8 +46,7 @@ EXPRESSIONS: list[tuple[str, str]] = [
     ),
     (
         _sizes(cp=2, more=DISTRIBUTED),
-        "zero1(dp=8, shard_over=('dp', 'cp')) * context(cp=2, method='ring')"
-        " * accumulate(micro=8)",
+        "zero1(dp=8, shard_over=('dp', 'cp')) * context(cp=2, method='ring') * accumulate(micro=8)",
     ),
     (
         _sizes(cp=2, more="--cp-comm-type allgather"),
@@ -153,6 +152,22 @@ def test_open_degrees_name_their_variable(tmp_path: Path) -> None:
     assert imported.field("layers").value == 16
 
 
+def test_open_switches_are_unknown(tmp_path: Path) -> None:
+    fsdp = f"--use-megatron-fsdp --data-parallel-sharding-strategy $S {DISTRIBUTED}"
+    field = _load(tmp_path, fsdp).field("zero_stage")
+    assert (field.value, field.provenance) == (None, "cli or environment")
+    field = _load(tmp_path, "--deepspeed --zero-stage $Z").field("zero_stage")
+    assert field.place == "a.sh:2 --zero-stage"
+    field = _load(tmp_path, _sizes(tp=2, more="--sequence_parallel=$SP")).field("sequence_parallel")
+    assert (field.value, field.provenance) == (None, "cli or environment")
+
+
+def test_a_world_that_is_given_replaces_the_written_one(tmp_path: Path) -> None:
+    text = f"torchrun --nproc_per_node 8 x.py {SHAPE}"
+    assert "replaces the 8 ranks" in " ".join(_text(tmp_path, text, 16).assumptions)
+    assert _text(tmp_path, text, 8).assumptions == ()
+
+
 def test_a_missing_world_is_unknown(tmp_path: Path) -> None:
     imported = _load(tmp_path, _sizes(tp=2), None)
     assert imported.world is None
@@ -165,7 +180,9 @@ def test_undecided_flags_are_said(tmp_path: Path) -> None:
     imported = _load(tmp_path, _sizes(tp=2, more="$X $MORE"), before=before)
     assert any("a.sh:2 --sequence-parallel depends" in text for text in imported.assumptions)
     assert any("MORE is set outside" in text for text in imported.assumptions)
-    assert imported.field("sequence_parallel").value is False
+    field = imported.field("sequence_parallel")
+    assert (field.value, field.provenance) == (None, "cli or environment")
+    assert field.place == "a.sh:2 --sequence-parallel"
 
 
 def test_the_stage_of_a_json_that_the_script_writes(tmp_path: Path) -> None:
@@ -200,10 +217,37 @@ def test_the_exports_of_another_script(tmp_path: Path) -> None:
     )
     imported = _text(tmp_path, text, None)
     assert imported.world == 32
+    text += "\nexport MINIBS=16\nexport MICRO_BATCH_SIZE=2"
+    assert _text(tmp_path, text, None).batch == Batch(2, 8, 64)
     assert repr(imported.composition) == (
         "data(dp=4) * tensor(tp=4, sequence=True) * pipeline(pp=2, microbatches='M', "
         "schedule='interleaved', chunks=4)"
     )
+
+
+def test_old_names_stand_for_the_current_ones(tmp_path: Path) -> None:
+    text = "python x.py --num-layers 8 --hidden-size 8 --model-parallel-size 2 --batch-size 4"
+    imported = _text(tmp_path, text, 8)
+    assert repr(imported.composition) == "data(dp=4) * tensor(tp=2)"
+    assert imported.batch == Batch(4, 1, 16)
+    assert [f.rule for f in imported.findings] == ["removed flag", "removed flag"]
+
+
+def test_overrides_of_another_configuration(tmp_path: Path) -> None:
+    text = (
+        "python train.py --config-name=llama trainer.num_nodes=4 trainer.devices=8 \\\n"
+        " model.tensor_model_parallel_size=4 ++model.pipeline_model_parallel_size=2 \\\n"
+        " model.context_parallel_size=1 model.global_batch_size=${GBS:-128} \\\n"
+        " model.micro_batch_size=1"
+    )
+    imported = _text(tmp_path, text, None)
+    assert imported.world == 32
+    assert repr(imported.composition) == (
+        "data(dp=4) * tensor(tp=4) * pipeline(pp=2, microbatches=32)"
+    )
+    assert imported.field("tp").place == "a.sh:2 model.tensor_model_parallel_size"
+    assert imported.field("global_batch").provenance == "default"
+    assert imported.field("zero_stage").provenance == "unknown"
 
 
 REFUSED: list[tuple[str, str]] = [
@@ -256,6 +300,8 @@ RULES: list[tuple[str, str, str, str]] = [
     ("sequence on ranks", "rejected", _sizes(cp=2, more="--seq-length 1022"), _sizes(cp=2)),
     ("sequence on ranks", "rejected", _sizes(tp=4, more=f"--seq-length 1022 {SP}"),
      _sizes(tp=4, more="--seq-length 1022")),
+    ("vocabulary on ranks", "rejected", _sizes(tp=4, more="--pad-vocab-size-to 250"),
+     _sizes(tp=4, more="--pad-vocab-size-to 252")),
     ("Ulysses without tp", "rejected", _sizes(tp=2, more="--ds-sequence-parallel-size 2"),
      "--ds-sequence-parallel-size 2"),
     ("hierarchical context parallel", "rejected", _sizes(cp=4, more="--cp-comm-type a2a+p2p"),

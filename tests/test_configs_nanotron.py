@@ -121,6 +121,7 @@ def test_refusal(tmp_path: Path, config: Config, world: int, message: str) -> No
 LONG = {"sequence_length": 8192}
 RULES: list[tuple[str, str, Config, Config]] = [
     ("unknown key", "rejected", _config(recompute_granularity="full"), _config()),
+    ("auto needs a filler", "rejected", _config(context_parallel_size="auto"), _config()),
     ("expert ranks and world", "rejected", _config(expert_parallel_size=2), _config()),
     ("zero_stage is required", "rejected", _config(zero_stage=None), _config()),
     ("ZeRO above stage 1", "ignored", _config(zero_stage=3), _config(zero_stage=1)),

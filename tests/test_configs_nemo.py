@@ -78,7 +78,11 @@ EXPRESSIONS: list[tuple[Config, int | None, str]] = [
         "data(dp=16) * accumulate(micro=4) * recompute('selective')",
     ),
     (_nemo(fsdp=True), None, "zero3(dp=16) * accumulate(micro=4)"),
-    (_nemo(tp="${.hidden_heads}", hidden_heads=4), None, "data(dp=4) * tensor(tp=4) * accumulate(micro=16)"),
+    (
+        _nemo(tp="${.heads}", heads=4),
+        None,
+        "data(dp=4) * tensor(tp=4) * accumulate(micro=16)",
+    ),
     (_nemo(tp="${oc.env:TP}"), None, "data(dp='N') * tensor(tp='N_tp') * accumulate(micro='M')"),
     (
         _bridge(tp=8),

@@ -41,7 +41,7 @@ RUN = "python pretrain_gpt.py --num-layers 8 --hidden-size 64 "
         ("export A=1 B=2\nrun $A$B", ["run", "12"]),
         ("A=1_000\nrun ${A//_}", ["run", "1000"]),
         ("A=1; A+=2; run $A", ["run", "12"]),
-        ('if [ 1 -gt 2 ]; then A=1; elif [ x = x ]; then A=2; else A=3; fi\nrun $A', ["run", "2"]),
+        ("if [ 1 -gt 2 ]; then A=1; elif [ x = x ]; then A=2; else A=3; fi\nrun $A", ["run", "2"]),
         ('[[ "$A" == b ]] || A=c\nA=b\n[[ $A == b && 1 -le 1 ]] && A=d\nrun $A', ["run", "d"]),
         ("run a > out 2>&1 | tee log", ["run", "a"]),
         ("A='x y' run b", ["run", "b"]),
@@ -61,14 +61,20 @@ def test_a_command_in_quotes_is_read_again() -> None:
     assert ["run", "4"] in commands('N=4\nCMD="run $N"\neval $CMD')
 
 
+def test_functions_run_where_they_are_called() -> None:
+    text = 'f() {\n run $A "$1" "$@"\n}\nA=2\nf x y\nf\n'
+    assert commands(text) == [["run", "2", "x", "x", "y"], ["run", "2", "${1}", "${@}"]]
+    assert commands("function f { run $A; }\nA=2\n") == [["run", "2"]]
+    assert commands("f() { f; run; }\nf\n")[0] == ["run"]
+
+
 def test_a_heredoc_of_a_shell_is_read_and_one_of_a_file_is_kept() -> None:
-    text = 'N=4\nsbatch <<EOF\n#SBATCH --nodes=2\nrun $N \\$M\nEOF\ncat <<EOT > c.json\n{"a": $N}\nEOT\n'
+    text = "N=4\nsbatch <<EOF\n#SBATCH --nodes=2\nrun $N \\$M\nEOF\n"
+    text += 'cat <<EOT > c.json\n{"a": $N}\nEOT\n'
     shell = Shell("a.sh")
     shell.read(text)
     assert [text_of(w) for w in shell.launches[0].words] == ["run", "4", "${M}"]
-    assert [(h.target, text_of(h.pieces).strip()) for h in shell.heres] == [
-        ("c.json", '{"a": 4}')
-    ]
+    assert [(h.target, text_of(h.pieces).strip()) for h in shell.heres] == [("c.json", '{"a": 4}')]
     assert text_of(shell.directives["nodes"]) == "2"
 
 
@@ -107,7 +113,9 @@ def test_flags(text: str, value: object, line: int, table: str) -> None:
 
 
 def test_a_flag_in_an_undecided_branch_is_set_apart() -> None:
-    text = 'ARGS="--bf16"\nif [ $X = 1 ]; then ARGS="$ARGS --sequence-parallel"; fi\n' + RUN + "$ARGS"
+    text = (
+        'ARGS="--bf16"\nif [ $X = 1 ]; then ARGS="$ARGS --sequence-parallel"; fi\n' + RUN + "$ARGS"
+    )
     block = parse_arguments(text, "a.sh")
     assert block.items["bf16"].value is True
     assert "sequence_parallel" not in block.items
@@ -167,6 +175,10 @@ def test_unclosed_text_is_refused_with_its_line(text: str) -> None:
         "a " * 60_000,
         "x" * 1_100_000,
         "if true; then " * 60,
+        "a() { run; }\n"
+        + "".join(f"{y}() {{ {f'{x};' * 200} }}\n" for x, y in ("ab", "bc", "cd"))
+        + "d\n",
+        "".join(f"A{n}=1\n" for n in range(5000)) + "if [ $X ]; then B=1; fi\n" * 3000,
     ],
 )
 def test_bombs_are_refused_quickly(text: str) -> None:

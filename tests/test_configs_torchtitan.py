@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from placement_proofs.checking import check
 from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, load
 from placement_proofs.configs.document import Block
 from placement_proofs.configs.toml_text import parse_toml
 from placement_proofs.errors import IllFormed
+from placement_proofs.inputs import Subject
 from placement_proofs.models import Shape, transformer
 
 MOE = transformer(Shape(layers=16, heads=16, kv_heads=4, hidden=32, experts=8))
@@ -50,6 +52,15 @@ REP, SHARD = "data_parallel_replicate_degree", "data_parallel_shard_degree"
 EP, ETP = "expert_parallel_degree", "expert_tensor_parallel_degree"
 SCHEDULE, LAYERS = "pipeline_parallel_schedule", "pipeline_parallel_layers_per_stage"
 
+
+def _experts(ranks: int) -> str:
+    """The shards of the experts over the ranks that have the same ones."""
+    modes = "parameters='S*', optimizer='S', gradients='S'"
+    return " * ".join(
+        f"place(dp={ranks}, group='{group}', {modes})" for group in ("expert_in", "expert_out")
+    )
+
+
 EXPRESSIONS: list[tuple[str, int | None, str]] = [
     (_plain(), 16, "fsdp(dp=16)"),
     (_plain(), None, "fsdp(dp='N')"),
@@ -69,7 +80,7 @@ EXPRESSIONS: list[tuple[str, int | None, str]] = [
         16,
         "fsdp(dp=8, shard_over=('dp', 'cp')) * context(cp=2, method='ring')",
     ),
-    (_plain(**{EP: 4}), 16, "fsdp(dp=4, shard_over=('dp', 'ep')) * expert(ep=4)"),
+    (_plain(**{EP: 4}), 16, f"fsdp(dp=4, shard_over=('dp', 'ep')) * expert(ep=4) * {_experts(4)}"),
     (_plain(fsdp_reshard_after_forward="never"), 16, "fsdp(dp=16, reshard_after_forward=False)"),
     (
         _plain(**{PP: 2}),
@@ -190,6 +201,31 @@ def test_python_registry_refusals(tmp_path: Path, text: str, message: str) -> No
         _load(tmp_path, text, 16, "registry.py")
 
 
+PRIMUS = """modules:
+  pre_trainer:
+    framework: torchtitan
+    config: pre_trainer.yaml
+    overrides:
+      training: {local_batch_size: 4, seq_len: 4096}
+      parallelism:
+        tensor_parallel_degree: ${PRIMUS_TP:4}
+      activation_checkpoint: {mode: full}
+"""
+
+
+def test_primus_experiment_is_read_at_its_defaults(tmp_path: Path) -> None:
+    imported = _load(tmp_path, PRIMUS, 16, "p.yaml")
+    assert imported.format == "torchtitan"
+    assert repr(imported.composition) == (
+        "fsdp(dp=4) * tensor(tp=4, sequence=True) * recompute('full')"
+    )
+    assert any("PRIMUS_TP (line 8, tensor_parallel_degree)" in a for a in imported.assumptions)
+    assert any("pre_trainer.yaml" in a or "p.yaml:4" in a for a in imported.assumptions)
+    open_ended = PRIMUS.replace("${PRIMUS_TP:4}", "${TP}")
+    with pytest.raises(IllFormed, match=r"p.yaml:8 parallelism.tensor_parallel_degree"):
+        _load(tmp_path, open_ended, 16, "p.yaml")
+
+
 REFUSED = [
     (_plain(**{TP: 3}), 16, "16 / 3 = 5.33333"),
     (_plain(**{SHARD: 4, TP: 2}), 16, "their product is 8"),
@@ -225,6 +261,19 @@ RULES: list[tuple[str, str, str, str]] = [
         "rejected",
         _table(training="tensor_parallel_degree = 2", more=NONE, **{TP: 2}),
         _plain(**{TP: 2}),
+    ),
+    (
+        "keys of two schemas",
+        "rejected",
+        _table(training="tensor_parallel_degree = 2", more=NONE, **{REP: 1}),
+        "[training]\ntensor_parallel_degree = 2\n",
+    ),
+    ("auto needs a filler", "rejected", _plain(**{TP: "auto"}), _plain(**{TP: 2})),
+    (
+        "tokens over tensor ranks",
+        "rejected",
+        _table(training="seq_len = 4100", more=NONE, **{TP: 4}),
+        _table(training="seq_len = 4096", more=NONE, **{TP: 4}),
     ),
     ("unknown key", "rejected", _plain(tensor_paralel_degree=2), _plain(**{TP: 2})),
     (
@@ -350,15 +399,24 @@ def test_rule(tmp_path: Path, rule: str, kind: str, fires: str, silent: str) -> 
 def test_example() -> None:
     imported = load(ROOT / "examples/configs/torchtitan_moe.toml", world=64)
     assert repr(imported.composition) == (
-        "fsdp(dp=4, reshard_after_forward=False, shard_over=('dp', 'ep')) * expert(ep=8) * "
-        "pipeline(pp=2, microbatches=16, schedule='interleaved', chunks=2) * recompute('full')"
-    ).replace(
-        "fsdp(dp=4, reshard_after_forward=False, shard_over=('dp', 'ep'))",
-        "fsdp(dp=4, shard_over=('dp', 'ep'), reshard_after_forward=False)",
+        "fsdp(dp=4, shard_over=('dp', 'ep'), reshard_after_forward=False) * expert(ep=8) * "
+        f"{_experts(4)} * pipeline(pp=2, microbatches=16, schedule='interleaved', chunks=2) * "
+        "recompute('full')"
     )
     assert imported.batch.global_batch == 512
     assert imported.field("dp_shard").value == 32
     assert [f.rule for f in imported.findings] == ["accumulation in a pipeline"]
+
+
+def test_dense_layers_and_experts_are_both_sharded_over_all_ranks(tmp_path: Path) -> None:
+    model = transformer(Shape(hidden=64, heads=8, kv_heads=8, sequence=16, experts=16), folded=True)
+    imported = _load(tmp_path, _plain(**{EP: 4}), 8)
+    own, whole = (
+        check(Subject(repr(c), c, model)).memory for c in (imported.composition, parse("single()"))
+    )
+    assert own is not None and whole is not None
+    for state in ("parameters", "optimizer", "gradients"):
+        assert own["device"][state] * 8 == whole["device"][state]
 
 
 def test_lines_of_toml() -> None:

@@ -192,3 +192,11 @@ def test_offloaded_activations_leave_after_forward_and_return_before_backward():
     assert {m for m in moves if m[0] == "backward"} == {("backward", 1)}
     reading = len(TWO.blocks) - 1  # the embedding reads token ids, which stay
     assert len(moves) == 2 * reading
+
+
+def test_experts_shard_over_what_remains_of_a_product():
+    model = transformer(Shape(experts=4))
+    plan = derive(parse("fsdp(dp=2, shard_over=('dp', 'ep')) * expert(ep=2)"), model)
+    stored = {t.name: [(e.axes, e.on.dim) for e in t.stored] for t in plan.stages[0].tensors}
+    assert stored["layer0.q.weight"] == [(("dp", "ep"), 0)]
+    assert stored["layer0.experts.up"] == [(("ep",), 0), (("dp",), 0)]

@@ -12,6 +12,7 @@ import pytest
 from agreement import agreement, agreement_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_groups import Groups
 from random_programs import Maker
 from written_programs import RIGHT, mutants, right
 
@@ -63,7 +64,7 @@ def provable(seen: Counter[Verdict]) -> float:
 
 
 def test_random_programs() -> None:
-    seen = agree(1_600)
+    seen = agree(1_000)
     assert provable(seen) >= 0.1, seen
     assert seen[Verdict.UNKNOWN] <= sum(seen.values()) // 100, seen
 
@@ -96,6 +97,36 @@ def test_random_programs_at_given_sizes() -> None:
 @pytest.mark.deep
 def test_many_random_programs_at_given_sizes() -> None:
     agree_at(20_000)
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> Program:
+    """A random program of two parameter groups."""
+    return Groups(lambda options: draw(st.sampled_from(list(options)))).grouped()
+
+
+def agree_on_groups(examples: int) -> Counter[Verdict]:
+    """Compare on programs with two groups, norms and clipping."""
+    seen: Counter[Verdict] = Counter()
+
+    @settings(EASY, max_examples=examples)
+    @given(grouped())
+    def run(program: Program) -> None:
+        check(program, seen)
+
+    run()
+    return seen
+
+
+def test_random_groups() -> None:
+    seen = agree_on_groups(300)
+    assert provable(seen) >= 0.1, seen
+    assert not seen[Verdict.UNKNOWN], seen
+
+
+@pytest.mark.deep
+def test_many_random_groups() -> None:
+    agree_on_groups(20_000)
 
 
 SABOTAGE = {

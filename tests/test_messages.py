@@ -57,8 +57,8 @@ EXPRESSIONS = {
         'write schedule="1f1b"'
     ),
     "tensor(tp=3)": (
-        "activation layers.scores, dim 1: found a = 32 on tp = 3; each rank takes an equal part of "
-        "batch, sequence and experts; choose tp to divide 32"
+        "attention layers.attention: found 32 heads on tp = 3; each rank computes whole heads; "
+        "choose tp to divide 32"
     ),
     "pipeline(pp=5, microbatches=8)": (
         "size L/pp: found 32 / 5; L is cut into equal parts by pp; "

@@ -176,6 +176,34 @@ def test_a_stale_gradient_of_the_step_before() -> None:
     assert verdict(text) is Verdict.REFUTED
 
 
+def test_too_many_cases_are_unknown_and_fewer_are_decided() -> None:
+    axes = [f"a{i}" for i in range(9)]
+    guards = "".join(f"if {axis} > 1: scale g 1\n" for axis in axes)
+    text = f"axes {' '.join(axes)}; spec W = c[]; copy w of W; grad g = c[]\n{guards}update w g"
+    result = prove(parse_program(text))
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.reason.startswith("more than 96 size classes")
+    given = prove(parse_program(text), sizes=dict.fromkeys(axes[:5], 2))
+    assert given.verdict is Verdict.PROVED
+    assert "a0 = 2" in given["gradient_integrity"].covers
+
+
+def test_an_update_after_the_tick_is_not_lost_between_turns() -> None:
+    text = (
+        "axes dp; spec W = c[dp]/dp; copy w of W; copy v of W\n"
+        "loop s { grad g = c[dp]; mean g dp; tick; update w g; if s.!first: update v g }"
+    )
+    assert verdict(text) is Verdict.REFUTED
+
+
+def test_epochs_around_steps_are_bounded() -> None:
+    step = "loop s { use w; grad g = c[dp]; mean g dp; update w g; tick }"
+    text = f"axes dp; {W} loop epoch {{ {step} }}"
+    assert verdict(text) is Verdict.PROVED
+    cover = prove(parse_program(text))["state_consistency"].covers
+    assert "1 to 3 turns of epoch" in cover
+
+
 # --- the algebra, by itself ----------------------------------------------------------
 
 

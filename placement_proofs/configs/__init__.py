@@ -82,7 +82,7 @@ IMPORTERS = (
     ),
     Importer(
         "lightning",
-        (".py", ".sh", ".sbatch", ".slurm"),
+        (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml"),
         lightning.read,
         lightning.claims,
         lightning.describe,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placement_proofs import strategies
+from placement_proofs.configs.axolotl_mesh import KEYS, Fsdp, context_key, degrees_of, fsdp_of
 from placement_proofs.configs.document import Block, Section, words
 from placement_proofs.configs.mesh_parts import (
     Degrees,
@@ -18,7 +19,6 @@ from placement_proofs.configs.mesh_parts import (
     add_degree,
     given_world,
     imported,
-    named_product,
     other_parts,
     repeated_keys,
     sharded_parts,
@@ -26,50 +26,14 @@ from placement_proofs.configs.mesh_parts import (
 from placement_proofs.configs.notes import RANKS, Notes, World
 from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.configs.trainer_deepspeed import Trainer, included_engine
-from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
 from placement_proofs.strategies import Strategy
 
-DISTRIBUTED = "src/axolotl/utils/distributed.py (_get_parallel_config_kwargs)"
 _MARKS = words(
     "datasets pretraining_dataset micro_batch_size sequence_len adapter num_epochs fsdp "
     "fsdp_config plugins chat_template sample_packing load_in_4bit load_in_8bit rl"
 )
-_KEYS = {
-    "ep": "expert_parallel_size",
-    "tp": "tensor_parallel_size",
-    "cp": "context_parallel_size",
-    "dp_replicate": "dp_replicate_size",
-    "dp_shard": "dp_shard_size",
-}
-_STRATEGIES = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
-
-
-@dataclass(frozen=True)
-class Fsdp:
-    """The FSDP settings, of either style; prefixes ``fsdp_`` are dropped by axolotl."""
-
-    root: Section
-    block: Section
-    on: bool
-    version: int
-    strategy: str
-
-    def key(self, name: str) -> str:
-        return f"fsdp_{name}" if f"fsdp_{name}" in self.block else name
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        return bool(self.block.flag(self.key(name), default))
-
-    def place(self, name: str) -> str:
-        return self.block.place(self.key(name))
-
-    @property
-    def reshard(self) -> bool:
-        if self.version == 1:
-            return self.strategy not in ("shard_grad_op", "hybrid_shard_zero2")
-        return self.flag("reshard_after_forward", True)
 
 
 @dataclass(frozen=True)
@@ -113,126 +77,9 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
 
 
 def _run(path: Path, root: Section, world: World, model: Model | None) -> Run:
-    fsdp = _fsdp(root)
-    degrees, size = _degrees(root, fsdp.on, world)
+    fsdp = fsdp_of(root)
+    degrees, size = degrees_of(root, fsdp.on, world)
     return Run(path.parent, root, size, degrees, fsdp, _batch(root, degrees), model)
-
-
-def _fsdp(root: Section) -> Fsdp:
-    listed = root.raw("fsdp")
-    names = listed if isinstance(listed, tuple) else (listed,) if isinstance(listed, str) else ()
-    block = root.section("fsdp_config")
-    own = root.integer("fsdp_version", least=1)
-    version = own or block.integer("fsdp_version", 1, least=1) or 1
-    if version > 2:
-        root.refuse("fsdp_version", "a version is 1 or 2", "write fsdp_version: 2")
-    chosen = [str(name).lower() for name in names if str(name).lower() in _STRATEGIES]
-    key = "fsdp_sharding_strategy" if "fsdp_sharding_strategy" in block else "sharding_strategy"
-    word = (block.word(key) or "").lower() if version == 1 else ""
-    if word and word not in _STRATEGIES:
-        block.refuse(key, f"a strategy is one of {', '.join(_STRATEGIES)}", "write FULL_SHARD")
-    strategy = word or (chosen[0] if chosen else "full_shard")
-    return Fsdp(root, block, bool(names) or any(k in block for k in block), version, strategy)
-
-
-def _degrees(root: Section, fsdp: bool, world: World) -> tuple[Degrees, World]:
-    cp_key = context_key(root)
-    ep = root.integer("expert_parallel_size", 1, least=1) or 1
-    tp = root.integer("tensor_parallel_size", 1, least=1) or 1
-    cp = root.integer(cp_key, 1, least=1) or 1
-    shard = root.integer("dp_shard_size", least=1)
-    replicate = root.integer("dp_replicate_size", 1, least=1) or 1
-    sizes = {"ep": ep, "tp": tp, "cp": cp}
-    data, size = _data(root, sizes, (replicate, shard), fsdp, world)
-    degrees = Degrees(
-        replicate=data[0],
-        shard=data[1],
-        cp=cp,
-        ep=ep,
-        tp=tp,
-        cp_method="ring",
-        vocabulary=False,
-        over_experts=False,
-    )
-    return degrees, size
-
-
-def context_key(root: Section) -> str:
-    """The key of the context degree; ``sequence_parallel_degree`` is its old name."""
-    old = "sequence_parallel_degree"
-    return old if old in root and _KEYS["cp"] not in root else _KEYS["cp"]
-
-
-def _data(
-    root: Section,
-    sizes: dict[str, int],
-    written: tuple[int, int | None],
-    fsdp: bool,
-    world: World,
-) -> tuple[tuple[Dim, Dim], World]:
-    """Replicas and shards: of an unknown world only where both are written."""
-    replicate, shard = written
-    if world.size is not None:
-        left = _remaining(root, sizes, world.size)
-        return _shared_out(root, left, replicate, shard, fsdp, sizes | {"world": world.size}), world
-    if replicate > 1 and shard is not None and (shard > 1 or not fsdp):
-        product = math.prod(sizes.values()) * replicate * shard
-        return (replicate, shard), World(product, "", "derived")
-    if shard is not None and shard > 1:
-        return (RANKS, shard), world
-    return (replicate, RANKS), world
-
-
-def _remaining(root: Section, sizes: dict[str, int], world: int) -> int:
-    product = math.prod(sizes.values())
-    if world % product:
-        key = next((k for n, k in _KEYS.items() if sizes.get(n, 1) > 1), "tensor_parallel_size")
-        raise IllFormed(
-            root.place(key),
-            f"{named_product(sizes)} on a world of {world}: {world} / {product} = "
-            f"{world / product:.6g}",
-            f"the degrees divide the number of ranks ({DISTRIBUTED})",
-            f"use a world that is a multiple of {product}, or other degrees",
-        )
-    return world // product
-
-
-def _shared_out(
-    root: Section,
-    left: int,
-    replicate: int,
-    shard: int | None,
-    fsdp: bool,
-    sizes: dict[str, int],
-) -> tuple[Dim, Dim]:
-    """axolotl's order: all to the shards if nothing is written; replicas, shards, leftovers."""
-    if shard is None and replicate == 1:
-        return 1, left
-    rest = left // replicate
-    if shard is not None and shard > 1 and rest > 1:
-        over = rest // shard
-        if over > 1 and replicate == 1:
-            replicate, over = over, 1
-        shares, rest = shard, over
-    else:
-        shares, rest = (rest, 1) if fsdp else (1, rest)
-    if rest > 1 or replicate * shares != left:
-        raise _uneven(root, left, replicate, shard, sizes)
-    return replicate, shares
-
-
-def _uneven(
-    root: Section, left: int, replicate: int, shard: int | None, sizes: dict[str, int]
-) -> IllFormed:
-    key = "dp_shard_size" if "dp_shard_size" in root else "dp_replicate_size"
-    others = {name: size for name, size in sizes.items() if name != "world"}
-    return IllFormed(
-        root.place(key),
-        f"dp_replicate {replicate} * dp_shard {shard or 1} for {left} data-parallel ranks (world "
-        f"{sizes['world']} without {named_product(others)})",
-        f"the degrees multiply to the number of ranks ({DISTRIBUTED})",
-        "correct dp_shard_size, dp_replicate_size, or the world",
-    )
 
 
 def _batch(root: Section, degrees: Degrees) -> Batch:
@@ -249,15 +96,15 @@ def _batch(root: Section, degrees: Degrees) -> Batch:
 
 def _record(run: Run, notes: Notes) -> None:
     root, degrees = run.root, run.degrees
-    notes.take("ep", degrees.ep, root, _KEYS["ep"], "an axis of its own")
-    notes.take("tp", degrees.tp, root, _KEYS["tp"])
+    notes.take("ep", degrees.ep, root, KEYS["ep"], "an axis of its own")
+    notes.take("tp", degrees.tp, root, KEYS["tp"])
     notes.take("cp", degrees.cp, root, context_key(root))
     for name, size in (("dp_replicate", degrees.replicate), ("dp_shard", degrees.shard)):
-        written = root.integer(_KEYS[name], least=1)
+        written = root.integer(KEYS[name], least=1)
         if written is not None and written == size:
-            notes.take(name, written, root, _KEYS[name])
+            notes.take(name, written, root, KEYS[name])
         else:
-            place = root.place(_KEYS[name]) if _KEYS[name] in root else ""
+            place = root.place(KEYS[name]) if KEYS[name] in root else ""
             note = f"{written} is written; the ranks left are added" if written else ""
             add_degree(name, size, place, notes, note)
     notes.take("micro_batch", run.batch.micro_batch, root, "micro_batch_size", "samples")
@@ -383,7 +230,9 @@ def _recompute(run: Run, notes: Notes) -> list[Strategy]:
 
 def _wanted(root: Section, key: str) -> bool | None:
     value = root.raw(key)
-    return None if value in (None, "auto") else bool(root.flag(key))
+    if value in (None, "auto"):
+        return None
+    return value == "full" or bool(root.flag(key))
 
 
 def _dtypes(run: Run, notes: Notes) -> Dtypes:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from placement_proofs.configs.axolotl import Run, context_key
+from placement_proofs.configs.axolotl import Run
+from placement_proofs.configs.axolotl_mesh import context_key
 from placement_proofs.configs.document import words
-from placement_proofs.configs.mesh_parts import misspelt_keys, one_rank, unknown_keys
+from placement_proofs.configs.mesh_parts import (
+    auto_values,
+    misspelt_keys,
+    one_rank,
+    unknown_keys,
+)
 from placement_proofs.configs.notes import Notes
 from placement_proofs.configs.record import Kind
 from placement_proofs.configs.shape_rules import Fit, check_fit, dims_of
@@ -20,6 +26,15 @@ _FSDP_KEYS = words(
     "transformer_layer_cls_to_wrap reshard_after_forward mixed_precision_policy "
     "limit_all_gathers sharding_strategy backward_prefetch forward_prefetch min_num_params "
     "backward_prefetch_policy version wrap_policy"
+)
+_MISPLACED = (
+    "offload_params",
+    "reshard_after_forward",
+    "auto_wrap_policy",
+    "transformer_layer_cls_to_wrap",
+    "state_dict_type",
+    "activation_checkpointing",
+    "cpu_ram_efficient_loading",
 )
 _PLACEMENT = words(
     "dp_shard_size dp_replicate_size tensor_parallel_size context_parallel_size "
@@ -48,6 +63,11 @@ def _keys(run: Run, notes: Notes) -> None:
     known = _FSDP_KEYS | {f"fsdp_{key}" for key in _FSDP_KEYS}
     where = "src/axolotl/utils/schemas/fsdp.py"
     unknown_keys(block, known, "ignored", "axolotl's fsdp_config", where, notes)
+    auto_values(run.root, _PLACEMENT, "axolotl", "src/axolotl/utils/schemas/config.py", notes)
+    for key in _MISPLACED:
+        if key in run.root:
+            texts = (f"{key} belongs in fsdp_config and has no effect here", "indent it there")
+            _find(run, notes, "ignored", "key outside its block", key, texts, where)
     old = "sequence_parallel_degree"
     if old in run.root and "context_parallel_size" in run.root:
         texts = (f"{old} and context_parallel_size are two names of one degree", f"remove {old}")

@@ -12,21 +12,28 @@ from placement_proofs.composition import compose
 from placement_proofs.configs.document import Block, Item, Section, read_text
 from placement_proofs.configs.lightning_source import parse_source
 from placement_proofs.configs.lightning_strategies import Run, engine_for
+from placement_proofs.configs.lightning_yaml import trainer_of
+from placement_proofs.configs.megatron import replaced
 from placement_proofs.configs.megatron_args import MARKS, parse_arguments
+from placement_proofs.configs.megatron_job import whole
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Imported
+from placement_proofs.configs.yaml_text import parse_yaml
 from placement_proofs.model import Model
 
 _FLAGS = ("gpus", "devices", "num_nodes", "accumulate_grad_batches", "precision")
+_LENGTHS = ("max_seq_length", "seq_length", "max_length", "block_size")
 _MESH = ("data_parallel_size", "tensor_parallel_size")
 _OWN = frozenset({"replace_sampler_ddp", "use_distributed_sampler", "max_epochs", "max_steps"})
 
 
 def read(path: Path) -> Block:
-    """Read Python source, or a script whose flags are the trainer's."""
+    """Read Python source, YAML with a trainer, or a script whose flags are the trainer's."""
     text = read_text(path)
     if path.suffix.lower() == ".py":
         return parse_source(text, path.name)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return trainer_of(parse_yaml(text, path.name))
     return parse_arguments(text, path.name)
 
 
@@ -47,10 +54,16 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     """
     notes = Notes("Lightning")
     trainer, strategy = _split(Section(path.name, block))
-    size = _world(trainer, strategy, world)
+    size = _world(trainer, strategy)
+    if world is not None:
+        replaced(world, size.size, notes)
+        size = World(world, "", "cli or environment")
     _allocated(trainer, size, notes)
     run = Run(trainer, strategy, size, notes, model)
     notes.world(run.world, path.name)
+    key = next((key for key in _LENGTHS if key in trainer), None)
+    if key:
+        notes.take("sequence", whole(trainer, key), trainer, key)
     engine = engine_for(run)
     return Imported(
         "lightning",
@@ -78,13 +91,11 @@ def _split(section: Section) -> tuple[Section, Section]:
     return Section(section.file, Block(1, items)), Section(section.file, Block(1))
 
 
-def _world(trainer: Section, strategy: Section, world: int | None) -> World:
-    """The argument, else devices times machines; one machine is Lightning's default.
+def _world(trainer: Section, strategy: Section) -> World:
+    """Devices times machines; one machine is Lightning's default.
 
     Without devices, the two sizes of a mesh, which multiply to the world.
     """
-    if world is not None:
-        return World(world, "", "cli or environment")
     devices = trainer.raw("devices")
     nodes = trainer.raw("num_nodes") if "num_nodes" in trainer else 1
     numbers = [_count(devices), _count(nodes)]

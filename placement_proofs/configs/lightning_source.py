@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 
 from placement_proofs.configs.document import Block, Item, Value, words
@@ -54,7 +55,9 @@ def _tree(text: str, file: str) -> tuple[ast.Module, int]:
     first: IllFormed | None = None
     for prefix in ("", "if True:\n"):
         try:
-            return ast.parse(prefix + text), prefix.count("\n")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return ast.parse(prefix + text), prefix.count("\n")
         except SyntaxError as error:
             line = error.lineno or 1
             reason = (error.msg or "unreadable")[:80]
@@ -86,7 +89,9 @@ def _calls(tree: ast.AST, names: tuple[str, ...]) -> Iterator[ast.Call]:
             yield node
 
 
-STRATEGIES = words("DDPStrategy FSDPStrategy DeepSpeedStrategy ModelParallelStrategy")
+STRATEGIES = words(
+    "DDPStrategy FSDPStrategy DeepSpeedStrategy ModelParallelStrategy MegatronStrategy"
+)
 
 
 def _names(tree: ast.AST) -> dict[str, list[ast.expr]]:

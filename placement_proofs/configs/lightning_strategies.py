@@ -10,7 +10,9 @@ from placement_proofs import strategies
 from placement_proofs.configs.deepspeed import Engine, engine_of
 from placement_proofs.configs.document import Block, Item, Section, is_template
 from placement_proofs.configs.hjson_text import parse_hjson
-from placement_proofs.configs.notes import MICRO, RANKS, Notes, World
+from placement_proofs.configs.megatron_compose import strategies_of
+from placement_proofs.configs.megatron_job import Dialect, job_of
+from placement_proofs.configs.notes import RANKS, Notes, World
 from placement_proofs.configs.record import Batch, Dtypes
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
@@ -77,10 +79,10 @@ def _looped(run: Run, engine: Engine) -> Engine:
     """Lightning's own accumulation, outside of the strategy."""
     steps = run.number("accumulate_grad_batches") or 1
     run.notes.take("accumulation", steps, run.trainer, "accumulate_grad_batches")
+    if any(s.name == "pipeline" for s in engine.strategies):
+        return engine
     kept = tuple(s for s in engine.strategies if s.name != "accumulate")
     loop = (strategies.accumulate(micro=steps),) if steps > 1 else ()
-    if any(s.placement.micro == MICRO for s in engine.strategies) and steps == 1:
-        loop = ()
     return Engine((*kept, *loop), replace(engine.batch, accumulation=steps), engine.dtypes)
 
 
@@ -221,6 +223,15 @@ def _multiplied(run: Run, dp: Dim, tp: Dim) -> tuple[Dim, Dim]:
     )
 
 
+def megatron(run: Run) -> Engine:
+    """NeMo 2's ``MegatronStrategy``, whose arguments have Megatron's names."""
+    job = job_of(run.strategy, Dialect("nemo", "NeMo"), run.world, run.notes)
+    run.notes.add("zero_stage", None, "unknown", "", "ddp=DistributedDataParallelConfig decides")
+    run.notes.assume("states are taken as replicated; the strategy's ddp argument decides")
+    batch = Batch()
+    return Engine(strategies_of(job, 0, batch, run.notes), batch, dtypes(run))
+
+
 def deepspeed(run: Run, word: str = "") -> Engine:
     """``DeepSpeedStrategy`` or ``deepspeed_stage_N``; a configuration takes their place."""
     match = _WORD.match(word)
@@ -255,7 +266,7 @@ def _configuration(run: Run) -> Section | None:
     files = run.trainer.raw("@files")
     if isinstance(files, Block) and len(files.items) == 1:
         (item,) = files.items.values()
-        text = "\n" * max(0, item.line) + str(item.value)
+        text = "\n" * max(0, item.line - 1) + str(item.value)
         return Section(run.trainer.file, parse_hjson(text, run.trainer.file))
     if isinstance(value, str):
         run.notes.assume(f"{run.strategy.place('config')}: {value[:60]} is not read")
@@ -287,4 +298,5 @@ _NAMED: Mapping[str, Callable[[Run], Engine]] = {
     "FSDPStrategy": fsdp,
     "DeepSpeedStrategy": deepspeed,
     "ModelParallelStrategy": model_parallel,
+    "MegatronStrategy": megatron,
 }

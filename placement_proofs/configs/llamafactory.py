@@ -12,7 +12,7 @@ from pathlib import Path
 from placement_proofs.configs.document import Block, Section, words
 from placement_proofs.configs.llamafactory_parts import Job
 from placement_proofs.configs.mesh_parts import given_world, imported, repeated_keys
-from placement_proofs.configs.notes import Notes
+from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Imported
 from placement_proofs.model import Model
 
@@ -49,7 +49,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     notes = Notes("LLaMA-Factory")
     repeated_keys(path.name, block, notes, f"{_PARSER} (the last value of a YAML key is read)")
     section = Section(path.name, block)
-    job = Job(path.parent, section, given_world(world), backend(section), notes, model)
+    job = Job(path.parent, section, _world(section, world), backend(section), notes, model)
     notes.add(
         "backend",
         job.backend,
@@ -60,6 +60,14 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     result = engines.result(job)
     check(job)
     return imported("llamafactory", path, result, notes)
+
+
+def _world(section: Section, world: int | None) -> World:
+    """The argument, else the workers that Ray starts."""
+    workers = section.integer("ray_num_workers", least=1)
+    if world is not None or workers is None:
+        return given_world(world)
+    return World(workers, section.place("ray_num_workers"), "literal")
 
 
 def backend(section: Section) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from placement_proofs.configs.document import words
 from placement_proofs.configs.llamafactory_parts import Job
-from placement_proofs.configs.mesh_parts import misspelt_keys, one_rank
+from placement_proofs.configs.mesh_parts import auto_values, misspelt_keys, one_rank
 from placement_proofs.configs.record import Kind
 from placement_proofs.configs.shape_rules import (
     Fit,
@@ -49,6 +49,7 @@ def _find(job: Job, kind: Kind, rule: str, key: str, texts: tuple[str, str], whe
 def _keys(job: Job) -> None:
     known = _SECOND if job.backend == "v1" else _PLACEMENT
     where = f"{_PARSER} L161 (ALLOW_EXTRA_ARGS=1 lets them pass)"
+    auto_values(job.root, known, "LLaMA-Factory", _PARSER, job.notes)
     misspelt_keys(job.root, known, "rejected", "LLaMA-Factory", where, job.notes)
 
 

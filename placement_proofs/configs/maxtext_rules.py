@@ -7,7 +7,7 @@ from collections.abc import Callable
 from placement_proofs.configs.document import Section, Value, words
 from placement_proofs.configs.maxtext import TYPES, Job, repeats
 from placement_proofs.configs.maxtext_mesh import AXES, GROUPS
-from placement_proofs.configs.mesh_parts import misspelt_keys, one_rank
+from placement_proofs.configs.mesh_parts import auto_values, misspelt_keys, one_rank
 from placement_proofs.configs.notes import Notes
 from placement_proofs.configs.record import Kind
 from placement_proofs.configs.shape_rules import Fit, check_fit
@@ -39,6 +39,7 @@ def _find(
 
 def _keys(job: Job, notes: Notes) -> None:
     where = f"{TYPES} (extra keys are forbidden)"
+    auto_values(job.root, _KEYS, "MaxText", TYPES, notes)
     misspelt_keys(job.root, _KEYS, "rejected", "MaxText", where, notes)
 
 

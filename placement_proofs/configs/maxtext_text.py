@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import islice
 from pathlib import Path
 
 from placement_proofs.configs.document import Block, Item, Scalar, read_text
@@ -11,11 +13,16 @@ from placement_proofs.errors import IllFormed
 
 BASES = "base_config"
 _DEEPEST = 8
+_MOST = 100
+"""Repeated keys that are told."""
 _PAIR = re.compile(r"""(?<![\w./$-])([a-z][a-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'\\|;&)]*)""")
 _FLAG = re.compile(r"--(num-slices|device-type|tpu-type)[= ]([\w.-]+)")
 _SETTING = re.compile(r"""^\s*(?:export\s+)?([A-Z][A-Z0-9_]*)=["']?([\w.-]*)["']?\s*$""", re.M)
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
 _MARK = re.compile(r"\b(ici|dcn)_\w+_parallelism=|\bper_device_batch_size=")
+_DEGREE = re.compile(r"(ici|dcn)_|per_device_batch_size")
+_START = re.compile(r"\btrain(_compile)?(\.py)?\s+\S*\.yml")
+_LINE = re.compile("^", re.MULTILINE)
 _COMMENT = re.compile(r"(^|\s)#.*")
 _WHOLE = re.compile(r"-?\d{1,15}\Z")
 _REAL = re.compile(r"-?\d{1,15}\.\d*\Z")
@@ -30,7 +37,7 @@ def read_settings(path: Path) -> Block:
     """
     if path.suffix.lower() in (".yaml", ".yml"):
         return _with_base(read_yaml(path), path, ())
-    return parse_shell(read_text(path))
+    return parse_shell(read_text(path), path.name)
 
 
 def _with_base(block: Block, path: Path, seen: tuple[str, ...]) -> Block:
@@ -65,34 +72,48 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def parse_shell(text: str) -> Block:
+def parse_shell(text: str, file: str) -> Block:
     """The ``key=value`` arguments of a script that starts MaxText; empty for any other script.
 
     The script is not run: comments are left out, and a variable is replaced where the script sets
     it once to a plain word.
+
+    Raises:
+        IllFormed: it starts several trainings with different degrees.
     """
-    code = (
-        _COMMENT.sub("", text)
-        if "\n" not in text
-        else "\n".join(
-            _COMMENT.sub("", line) if not line.lstrip().startswith("#") else ""
-            for line in text.split("\n")
-        )
-    )
+    code = "\n".join(_without_comment(line) for line in text.split("\n"))
     if not _MARK.search(code):
         return Block()
     variables = _variables(code)
+    starts = [match.start() for match in _LINE.finditer(code)]
+    several = len(list(islice(_START.finditer(code), 2))) == 2
     items: dict[str, Item] = {}
     repeated: list[tuple[str, int]] = []
-    for match in _PAIR.finditer(code):
-        key, line = match.group(1), code.count("\n", 0, match.start()) + 1
+    for match in (*_FLAG.finditer(code), *_PAIR.finditer(code)):
+        key, line = match.group(1).replace("-", "_"), bisect_right(starts, match.start())
+        item = Item(_value(match.group(2), variables), line)
         if key in items:
             repeated.append((key, line))
-        items[key] = Item(_value(match.group(2), variables), line)
-    for match in _FLAG.finditer(code):
-        key = match.group(1).replace("-", "_")
-        items[key] = Item(_value(match.group(2), variables), code.count("\n", 0, match.start()) + 1)
-    return Block(1, items, tuple(repeated))
+            if several:
+                _several(key, items[key], item, file)
+        items[key] = item
+    return Block(1, items, tuple(repeated[:_MOST]))
+
+
+def _several(key: str, first: Item, item: Item, file: str) -> None:
+    """Two values of a degree in a script with two starts are two configurations."""
+    if first.value != item.value and _DEGREE.match(key):
+        raise IllFormed(
+            f"{file}:{item.line} {key}",
+            f"{item.value} here and {first.value} on line {first.line}, in a script that starts "
+            "several trainings",
+            "one configuration is one placement",
+            "write the one to check into a file of its own",
+        )
+
+
+def _without_comment(line: str) -> str:
+    return "" if line.lstrip().startswith("#") else _COMMENT.sub("", line)
 
 
 def _variables(code: str) -> dict[str, str]:

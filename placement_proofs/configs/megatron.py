@@ -5,19 +5,18 @@ Also the forks that share the flags: Megatron-DeepSpeed, ms-swift, slime.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from placement_proofs.composition import compose
 from placement_proofs.configs import megatron_compose as composing
 from placement_proofs.configs.document import Block, Item, Section, read_text
+from placement_proofs.configs.hjson_text import parse_hjson
 from placement_proofs.configs.megatron_args import MARKS, parse_arguments
-from placement_proofs.configs.megatron_batch import batch_of
-from placement_proofs.configs.megatron_job import Dialect, job_of
+from placement_proofs.configs.megatron_batch import MICRO_BATCH, batch_of
+from placement_proofs.configs.megatron_job import TP, Dialect, job_of
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Imported
-from placement_proofs.configs.shell_expand import scalar
 from placement_proofs.configs.yaml_text import parse_yaml
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
@@ -25,6 +24,7 @@ from placement_proofs.model import Model
 _YAML = (".yaml", ".yml")
 _SECTIONS = ("model_parallel", "language_model", "MODEL_ARGS")
 _PLAIN = Dialect("megatron", "Megatron-LM")
+_OVERRIDES = Dialect("megatron", "the configuration", partial=True)
 _DEEPSPEED = Dialect("megatron", "Megatron-DeepSpeed", deepspeed=True)
 _SLIME = Dialect("megatron", "slime", distributed="slime switches the distributed optimizer on")
 _SWIFT = Dialect("megatron", "ms-swift", distributed="ms-swift's default")
@@ -109,6 +109,8 @@ def _dialect(section: Section) -> Dialect:
     command = str(section.raw("@command") or "")
     if any(key in section for key in ("deepspeed", "zero_stage", "deepspeed_config")):
         return _DEEPSPEED
+    if "@overrides" in section:
+        return _OVERRIDES
     if "actor_num_nodes" in section:
         return _SLIME
     return _SWIFT if command.startswith(("megatron ", "swift ")) else _PLAIN
@@ -129,11 +131,18 @@ def world_of(section: Section, world: int | None, notes: Notes) -> World:
             "not a rule of the framework: Slurm's allocation against the launcher's arguments",
         )
     if world is not None:
+        replaced(world, ranks.value if ranks else None, notes)
         return World(world, "", "cli or environment")
     if ranks is None or not isinstance(ranks.value, int):
         return World(None)
     place = f"{section.file}:{ranks.line} {ranks.shown}"
     return World(ranks.value, place, "literal" if ranks.given else "default")
+
+
+def replaced(world: int, written: object, notes: Notes) -> None:
+    """Say that the number of ranks given replaces the one in the file."""
+    if isinstance(written, int) and written != world:
+        notes.assume(f"the world of {world} given replaces the {written} ranks of the file")
 
 
 def _with_deepspeed(section: Section) -> Section:
@@ -143,7 +152,15 @@ def _with_deepspeed(section: Section) -> Section:
         found = next(_stages(section), None)
         if found:
             items["zero_stage"] = found
+    _current(items)
     return Section(section.file, Block(section.block.line, items, section.block.repeated))
+
+
+def _current(items: dict[str, Item]) -> None:
+    """Old names stand for the current ones where these are absent."""
+    for old, new in (("model_parallel_size", TP), ("batch_size", MICRO_BATCH)):
+        if old in items and new not in items:
+            items[new] = items[old]
 
 
 def _stages(section: Section) -> Iterator[Item]:
@@ -153,18 +170,19 @@ def _stages(section: Section) -> Iterator[Item]:
         yield Item(item.value, item.line, "ZERO_STAGE (sed)")
     files = section.raw("@files")
     for name, item in files.items.items() if isinstance(files, Block) else ():
-        stage = _json_stage(str(item.value))
-        if stage is not None:
-            yield Item(scalar(str(stage)), item.line, f"{name[-40:]} zero_optimization.stage")
+        found = _json_stage(str(item.value), item.line, section.file)
+        if found:
+            yield Item(found.value, found.line, f"{name[-40:]} zero_optimization.stage")
 
 
-def _json_stage(text: str) -> object:
+def _json_stage(text: str, line: int, file: str) -> Item | None:
+    """The stage in a JSON text that begins on ``line``."""
     try:
-        table = json.loads(text)
-    except (ValueError, RecursionError):
+        block = parse_hjson("\n" * (line - 1) + text, file)
+    except IllFormed:
         return None
-    zero = table.get("zero_optimization") if isinstance(table, dict) else None
-    return zero.get("stage") if isinstance(zero, dict) else None
+    zero = block.items.get("zero_optimization")
+    return zero.value.items.get("stage") if zero and isinstance(zero.value, Block) else None
 
 
 def _doubts(section: Section, notes: Notes) -> None:
@@ -178,8 +196,6 @@ def _doubts(section: Section, notes: Notes) -> None:
             given = "replaces the value taken" if name in section else "is not in the composition"
             place = f"{section.file}:{item.line} {item.shown}"
             notes.assume(f"{place} depends on an undecided condition; it {given}")
-            if name not in section:
-                notes.add(f"{name}?", None, "cli or environment", place, "undecided condition")
 
 
 _PLACING = MARKS | {

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from placement_proofs.configs.document import Block, Item, Value, read_text, words
 from placement_proofs.configs.megatron_world import worlds
+from placement_proofs.configs.overrides import overridden
 from placement_proofs.configs.shell_expand import Piece, Word, merged, scalar, text_of
 from placement_proofs.configs.shell_lex import Mark
 from placement_proofs.configs.shell_run import Launch, Shell
@@ -79,6 +80,7 @@ _EXPORTS: Mapping[str, str] = {
     "GLOBAL_BATCH_SIZE": "global_batch_size",
     "SEQ_PARALLEL": "sequence_parallel",
     "USE_DIST_OPTIMIZER": "use_distributed_optimizer",
+    "MINIBS": "samples_per_replica",
 }
 
 
@@ -99,7 +101,8 @@ def _edits(shell: Shell) -> Iterable[tuple[str, Word]]:
 
 
 def _score(launch: Launch) -> int:
-    return sum(name in MARKS for name in (_name(text_of(word)) for word in launch.words))
+    flags = sum(_name(text_of(word)) in MARKS for word in launch.words)
+    return flags + sum(name in MARKS for name, _, _ in overridden(launch.words))
 
 
 def _name(text: str) -> str:
@@ -209,6 +212,10 @@ def _flags(launch: Launch) -> tuple[dict[str, Item], list[tuple[str, int]]]:
             repeated.append((name, items[name].line))
         items[name] = item
         _origin(origins, name, mark, marks)
+    for name, item, mark in overridden(launch.words):
+        items[name] = item
+        items["@overrides"] = Item(True, item.line)
+        _origin(origins, name, Mark(item.line), [mark])
     for key, block in origins.items():
         items[key] = Item(Block(launch.line, block), launch.line)
     return items, repeated

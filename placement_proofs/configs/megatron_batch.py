@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_proofs.configs.megatron_job import Job, is_open, origin, whole
+from placement_proofs.configs.megatron_job import Job, is_open, origin
 from placement_proofs.configs.notes import Notes, nearest_multiple
 from placement_proofs.configs.record import Batch
 
@@ -14,25 +14,28 @@ _WHERE = "core/num_microbatches_calculator.py"
 def batch_of(job: Job, notes: Notes) -> Batch:
     """The batch triple; the accumulation is global / (micro * data-parallel ranks)."""
     micro, total = job.whole(MICRO_BATCH), job.whole(GLOBAL)
-    if DEEPSPEED_STEPS in job.section and micro and isinstance(job.dp, int) and total is None:
-        steps = whole(job.section, DEEPSPEED_STEPS) or 1
-        total = micro * steps * job.dp
-    steps_or_none: int | None = None
-    if micro and total and isinstance(job.dp, int):
-        steps_or_none = _steps(job, micro, total, job.dp, notes)
+    dp = job.dp if isinstance(job.dp, int) else None
+    steps = _given_steps(job, micro)
+    if steps and total is None:
+        total = micro * steps * dp if micro and dp else None
+    elif micro and total and dp:
+        steps = _steps(job, micro, total, dp, notes)
     elif micro and total is None and not is_open(job.section, GLOBAL) and not job.dialect.partial:
-        steps_or_none = 1
-        total = micro * job.dp if isinstance(job.dp, int) else None
+        steps, total = 1, micro * dp if dp else None
     _field(job, "micro_batch", MICRO_BATCH, micro, notes)
     _field(job, "global_batch", GLOBAL, total, notes)
     note = "global / (micro * dp)"
-    known = steps_or_none is not None
-    notes.add("accumulation", steps_or_none, "derived" if known else "unknown", "", note)
+    notes.add("accumulation", steps, "unknown" if steps is None else "derived", "", note)
     _ramp(job, micro, notes)
-    return Batch(micro, steps_or_none, total)
+    return Batch(micro, steps, total)
 
 
-DEEPSPEED_STEPS = "gradient_accumulation_steps"
+def _given_steps(job: Job, micro: int | None) -> int | None:
+    """Micro-batches given as such, or as the samples of a replica (MLPerf's ``MINIBS``)."""
+    samples = job.whole("samples_per_replica")
+    if samples and micro:
+        return max(1, samples // micro)
+    return job.whole("gradient_accumulation_steps") or None
 
 
 def _steps(job: Job, micro: int, total: int, dp: int, notes: Notes) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from placement_proofs import strategies
 from placement_proofs.configs.document import Block, Section
-from placement_proofs.configs.megatron_job import Job, origin
+from placement_proofs.configs.megatron_job import Job, is_open, origin
 from placement_proofs.configs.notes import MICRO, RANKS, Notes
 from placement_proofs.configs.record import Batch, Dtypes
 from placement_proofs.mesh import Dim
@@ -40,6 +40,10 @@ def strategies_of(job: Job, stage: int, batch: Batch, notes: Notes) -> tuple[Str
 def stage_of(job: Job, notes: Notes) -> int:
     """The ZeRO stage that the switches come to, with where it was said."""
     section = job.section
+    if job.given("use_megatron_fsdp") and is_open(section, SHARDING):
+        note = "taken as optim_grads_params"
+        notes.add("zero_stage", None, "cli or environment", section.place(SHARDING), note)
+        return 3
     if job.given("use_megatron_fsdp"):
         word = section.word(SHARDING, "optim_grads_params") or ""
         if word not in FLAVOURS:
@@ -58,11 +62,17 @@ def stage_of(job: Job, notes: Notes) -> int:
 def _optimizer_stage(job: Job, notes: Notes) -> int:
     section, key = job.section, "use_distributed_optimizer"
     if "zero_stage" in section and job.dialect.deepspeed:
+        if is_open(section, "zero_stage"):
+            place = section.place("zero_stage")
+            notes.add("zero_stage", None, "cli or environment", place, "taken as 0")
+            return 0
         stage = section.integer("zero_stage", 0) or 0
         if stage > 3:
             section.refuse("zero_stage", "a stage is 0, 1, 2 or 3", "write 1")
         notes.take("zero_stage", stage, section, "zero_stage", "DeepSpeed")
         return stage
+    if job.undecided("zero_stage", notes, key, "use_megatron_fsdp", "use_torch_fsdp2"):
+        return 0
     if key in section:
         stage = int(job.given(key))
         notes.take("zero_stage", stage, section, key, "distributed optimizer")
@@ -71,8 +81,9 @@ def _optimizer_stage(job: Job, notes: Notes) -> int:
         notes.add("zero_stage", 1, "default", "", job.dialect.distributed)
         return 1
     if job.dialect.partial:
-        note = f"{key} comes from {job.dialect.name}'s recipe; taken as off"
-        notes.add("zero_stage", 0, "unknown", "", note)
+        note = f"{key} comes from the recipe or base file of {job.dialect.name}; taken as off"
+        notes.add("zero_stage", None, "unknown", "", note)
+        notes.assume("the sharding of states comes from a file that is not read; none is taken")
         return 0
     notes.add("zero_stage", 0, "default", "", "no distributed optimizer")
     return 0
@@ -159,7 +170,8 @@ def _recompute(job: Job, notes: Notes) -> tuple[Strategy, ...]:
     word, section = granularity(job), job.section
     keys = ("recompute_granularity", "recompute_activations", "checkpoint_activations")
     key = next((key for key in keys if key in section), keys[0])
-    notes.take("recompute", word, section, key)
+    if word != "none" or not job.undecided("recompute", notes, *keys):
+        notes.take("recompute", word, section, key)
     for name in ("recompute_method", "recompute_num_layers", "recompute_modules"):
         if name in section:
             notes.take(name, _plain(section, name), section, name)
@@ -184,7 +196,8 @@ def _plain(section: Section, key: str) -> str:
 def _offload(job: Job, notes: Notes) -> tuple[Strategy, ...]:
     key, fraction = "optimizer_cpu_offload", "optimizer_offload_fraction"
     on = job.given(key)
-    notes.take("offload_optimizer", "host" if on else "none", job.section, key)
+    if not job.undecided("offload_optimizer", notes, key):
+        notes.take("offload_optimizer", "host" if on else "none", job.section, key)
     if job.given("cpu_offloading") or job.whole("cpu_offloading_num_layers"):
         notes.take("offload_activations", "host", job.section, "cpu_offloading_num_layers")
         notes.assume("activations of some layers are offloaded; the composition keeps them")
@@ -200,6 +213,8 @@ def _offload(job: Job, notes: Notes) -> tuple[Strategy, ...]:
 def dtypes_of(job: Job, notes: Notes) -> Dtypes:
     """Number formats: gradients accumulate in fp32 unless the file says otherwise."""
     compute = "bf16" if job.given("bf16") else "fp16" if job.given("fp16") else "fp32"
+    if job.undecided("compute_dtype", notes, "bf16", "fp16"):
+        return Dtypes()
     if compute == "fp32" and job.dialect.partial:
         return Dtypes()
     named = "bf16" if job.given("bf16") else "fp16"
@@ -240,8 +255,22 @@ def shape(job: Job, notes: Notes) -> None:
         provenance, note = origin(job.section, key)
         provenance = provenance if number is not None else "cli or environment"
         notes.add(name, number, provenance, job.section.place(key), note)
-    on = job.given("sequence_parallel")
-    notes.take("sequence_parallel", on and job.tp != 1, job.section, "sequence_parallel")
+    _embedding(job, notes)
+    if not job.undecided("sequence_parallel", notes, "sequence_parallel"):
+        on = job.given("sequence_parallel") and job.tp != 1
+        notes.take("sequence_parallel", on, job.section, "sequence_parallel")
+
+
+def _embedding(job: Job, notes: Notes) -> None:
+    """The vocabulary after padding, and whether embedding and head share weights."""
+    words, step = job.whole("vocab_size"), job.whole("make_vocab_size_divisible_by") or 128
+    if words and isinstance(job.tp, int):
+        padded = -(-words // (step * job.tp)) * step * job.tp
+        note = f"to a multiple of {step} * tp"
+        notes.add("padded_vocabulary", padded, "derived", "", note)
+    key = "untie_embeddings_and_output_weights"
+    if job.dialect.format == "megatron" and not job.dialect.partial:
+        notes.take("tied", not job.given(key), job.section, key)
 
 
 def number(job: Job, name: str) -> int | None:

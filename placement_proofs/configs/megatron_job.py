@@ -58,6 +58,13 @@ class Job:
         """Whether a switch is on."""
         return is_on(self.section, key)
 
+    def undecided(self, name: str, notes: Notes, *keys: str) -> bool:
+        """Record ``name`` as unknown if one of its switches depends on a condition."""
+        place = doubtful(self.section, *keys)
+        if place:
+            notes.add(name, None, "cli or environment", place, "an open variable or condition")
+        return bool(place)
+
     def whole(self, key: str) -> int | None:
         """A number that the file gives; open and absent ones are ``None``."""
         return whole(self.section, key)
@@ -90,8 +97,10 @@ def is_open(section: Section, key: str) -> bool:
 
 
 def is_on(section: Section, key: str) -> bool:
-    """A switch; one whose value is open or no truth value is taken as given."""
+    """A switch; a value that is no truth value is taken as given, an open one as not."""
     value = section.raw(key)
+    if is_open(section, key):
+        return False
     if value is None or isinstance(value, bool):
         return bool(value)
     word = str(value).lower() if not isinstance(value, Block | tuple) else ""
@@ -103,6 +112,16 @@ def whole(section: Section, key: str) -> int | None:
     if is_open(section, key) or section.raw(key) in ("null", "None"):
         return None
     return section.integer(key)
+
+
+def doubtful(section: Section, *keys: str) -> str:
+    """The place of a switch that is open or depends on a condition; empty if there is none."""
+    block = section.raw("@maybe")
+    items = block.items if isinstance(block, Block) else {}
+    found = [items[key] for key in keys if key in items and key not in section]
+    opened = [section.place(key) for key in keys if is_open(section, key)]
+    places = [f"{section.file}:{item.line} {item.shown}" for item in found]
+    return next(iter((*opened, *places)), "")
 
 
 def origin(section: Section, key: str) -> tuple[Provenance, str]:
@@ -129,7 +148,13 @@ def size(section: Section, key: str, axis: str, dialect: Dialect, notes: Notes) 
         return f"N_{axis}"
     number = section.integer(key, least=1)
     if number is None and dialect.partial:
-        notes.add(axis, f"N_{axis}", "unknown", "", f"{key} comes from {dialect.name}'s recipe")
+        notes.add(
+            axis,
+            f"N_{axis}",
+            "unknown",
+            "",
+            f"{key} comes from the recipe or base file of {dialect.name}",
+        )
         return f"N_{axis}"
     provenance, note = origin(section, key)
     place = section.place(key) if key in section else ""

@@ -194,6 +194,16 @@ def _tokens(c: Checked) -> None:
             c.say("rejected", "sequence on ranks", key, message, remedy)
 
 
+def _vocabulary(c: Checked) -> None:
+    """A vocabulary that is padded by hand is split over the tensor ranks too."""
+    key = next((k for k in ("pad_vocab_size_to", "padded_vocab_size") if c.has(k)), "")
+    padded = c.job.whole(key) if key else None
+    if padded and isinstance(c.job.tp, int) and padded % c.job.tp:
+        message = f"a vocabulary of {padded} on tp {c.job.tp}: {padded / c.job.tp:.6g} on a rank"
+        remedy = f"pad to {-(-padded // c.job.tp) * c.job.tp}"
+        c.say("rejected", "vocabulary on ranks", key, message, remedy)
+
+
 def _ulysses(c: Checked) -> None:
     if isinstance(c.job.sp, int) and c.job.sp > 1 and c.job.tp != 1:
         message = f"Ulysses on {c.job.sp} ranks with tp {c.job.tp}"
@@ -346,6 +356,7 @@ RULES: tuple[Callable[[Checked], None], ...] = (
     _sequence,
     _heads,
     _tokens,
+    _vocabulary,
     _ulysses,
     _hierarchy,
     _layers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from placement_proofs import strategies
@@ -66,18 +67,51 @@ def sharded_parts(degrees: Degrees, notes: Notes, *, reshard: bool = True) -> li
         parts.append(strategies.place(batch="S(0)", dp_replicate=own.replicate))
     shard_over = ("dp", *over) if over else None
     parts.append(strategies.fsdp(dp=own.data, reshard_after_forward=reshard, shard_over=shard_over))
-    return [*parts, *other_parts(own)]
+    parts += other_parts(own)
+    if "ep" not in over:
+        return parts
+    if not reshard:
+        notes.assume("experts are gathered again in the backward pass; other layers stay gathered")
+    return [*parts, *expert_shards(own, "S*", "S", "S")]
 
 
 def stage_parts(stage: int, degrees: Degrees, notes: Notes) -> list[Strategy]:
-    """ZeRO stage 0 or 1 over data and context ranks (Megatron's distributed optimizer)."""
+    """ZeRO stage 0 or 1 over data, context and expert ranks (Megatron's distributed optimizer)."""
     own = _fitted(degrees, notes)
-    over = tuple(name for name, size in (("cp", own.cp), ("sp", own.sp)) if size > 1)
     if stage == 0:
-        data = strategies.data(dp=own.data)
-    else:
-        data = strategies.zero1(dp=own.data, shard_over=("dp", *over) if over else None)
-    return [data, *other_parts(own)]
+        return [strategies.data(dp=own.data), *other_parts(own)]
+    axes = {"cp": own.cp, "sp": own.sp, "ep": own.ep}
+    over = tuple(name for name, size in axes.items() if size > 1)
+    data = strategies.zero1(dp=own.data, shard_over=("dp", *over) if over else None)
+    experts = expert_shards(own, "R", "S", "R") if own.ep > 1 else []
+    return [data, *other_parts(own), *experts]
+
+
+def expert_shards(own: Degrees, parameters: str, optimizer: str, gradients: str) -> list[Strategy]:
+    """Shards of the experts over the ranks that have the same experts: data and context ranks.
+
+    Other layers are sharded over the experts' ranks too, so experts need a placement of their own.
+    """
+    modes = (parameters, optimizer, gradients)
+    axes: dict[str, Dim] = {"dp": own.data, "cp": own.cp, "sp": own.sp}
+    return [
+        _expert_shard(group, axis, size, modes)
+        for axis, size in axes.items()
+        if size != 1
+        for group in ("expert_in", "expert_out")
+    ]
+
+
+def _expert_shard(group: str, axis: str, size: Dim, modes: tuple[str, str, str]) -> Strategy:
+    make = partial(
+        strategies.place, group=group, parameters=modes[0], optimizer=modes[1], gradients=modes[2]
+    )
+    match axis:
+        case "dp":
+            return make(dp=size)
+        case "cp":
+            return make(cp=size)
+    return make(sp=size)
 
 
 def _fitted(degrees: Degrees, notes: Notes) -> Degrees:
@@ -226,6 +260,22 @@ def misspelt_keys(
                 section.place(key),
                 f"{who} does not know the key {key[:60]!r}",
                 f"did you mean {close[0]}?",
+                where,
+            )
+
+
+def auto_values(
+    section: Section, known: frozenset[str] | None, who: str, where: str, notes: Notes
+) -> None:
+    """``auto`` in keys that nobody fills; ``known`` are the keys to look at (all if ``None``)."""
+    for key in section:
+        if section.is_auto(key) and (known is None or key in known):
+            notes.find(
+                "rejected",
+                "auto needs a filler",
+                section.place(key),
+                f"{who} does not fill auto in {key[:60]}; its default is taken",
+                "write a value, or remove the key",
                 where,
             )
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from placement_proofs.configs.document import words
-from placement_proofs.configs.mesh_parts import misspelt_keys, one_rank, unknown_keys
+from placement_proofs.configs.mesh_parts import (
+    auto_values,
+    misspelt_keys,
+    one_rank,
+    unknown_keys,
+)
 from placement_proofs.configs.nanotron import CONTEXT, Job
 from placement_proofs.configs.notes import Notes
 from placement_proofs.configs.shape_rules import (
@@ -42,6 +47,8 @@ def check(job: Job, notes: Notes) -> None:
 def _keys(job: Job, notes: Notes) -> None:
     unknown_keys(job.parallel, _PARALLEL, "rejected", "nanotron", _STRICT, notes)
     unknown_keys(job.tokens, _TOKENS, "rejected", "nanotron", _STRICT, notes)
+    for section in (job.parallel, job.tokens):
+        auto_values(section, None, "nanotron", _STRICT, notes)
     misspelt_keys(job.root, _TOP, "rejected", "nanotron", _STRICT, notes)
 
 

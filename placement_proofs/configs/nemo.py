@@ -13,9 +13,10 @@ from pathlib import Path
 from placement_proofs.configs import nemo_dtensor
 from placement_proofs.configs.document import Block, Item, Section, Value
 from placement_proofs.configs.interpolation import resolve
-from placement_proofs.configs.megatron import imported
+from placement_proofs.configs.megatron import imported, replaced
 from placement_proofs.configs.megatron_job import Dialect
 from placement_proofs.configs.notes import Notes, World
+from placement_proofs.configs.overrides import RENAMED
 from placement_proofs.configs.record import Imported
 from placement_proofs.model import Model
 
@@ -48,21 +49,6 @@ _LAYOUTS: Mapping[str, Layout] = {
         _RL, ("policy", "policy.megatron_cfg"), ("cluster.gpus_per_node", "cluster.num_nodes")
     ),
     "primus": Layout(_PRIMUS, ("modules.pre_trainer.overrides",)),
-}
-_RENAMED: Mapping[str, str] = {
-    "activations_checkpoint_granularity": "recompute_granularity",
-    "activations_checkpoint_method": "recompute_method",
-    "activations_checkpoint_num_layers": "recompute_num_layers",
-    "num_moe_experts": "num_experts",
-    "encoder_seq_length": "seq_length",
-    "ub_tp_comm_overlap": "tp_comm_overlap",
-    "train_global_batch_size": "global_batch_size",
-    "train_micro_batch_size": "micro_batch_size",
-    "max_total_sequence_length": "seq_length",
-    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
-    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
-    "overlap_grad_sync": "overlap_grad_reduce",
-    "overlap_param_sync": "overlap_param_gather",
 }
 _SHARDED = ("distributed_fused_adam", "mcore_distributed_optim")
 _TRAINING = ("micro_batch_size", "global_batch_size", _DEGREE, "num_layers")
@@ -122,8 +108,14 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
 
 def _world(section: Section, layout: Layout, world: int | None, notes: Notes) -> World:
     """The argument, else devices times machines where both are given."""
-    if world is not None:
-        return World(world, "", "cli or environment")
+    found = _written(section, layout)
+    if world is None:
+        return found
+    replaced(world, found.size, notes)
+    return World(world, "", "cli or environment")
+
+
+def _written(section: Section, layout: Layout) -> World:
     sizes: list[int] = []
     place = ""
     for path in filter(None, layout.machines):
@@ -152,7 +144,7 @@ def _moved(block: Block, layout: Layout) -> Block:
     for path in layout.blocks:
         inner = _at(block, path)
         for key, item in inner.items.items() if isinstance(inner, Block) else ():
-            name = _RENAMED.get(key, key)
+            name = RENAMED.get(key, key)
             if item.value is None or (name in items and key != name):
                 continue
             found = resolve(item.value, block, (*path.split("."), key))

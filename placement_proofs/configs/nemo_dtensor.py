@@ -7,6 +7,8 @@ from pathlib import Path
 from placement_proofs import strategies
 from placement_proofs.composition import compose
 from placement_proofs.configs.document import Block, Item, Section, Value
+from placement_proofs.configs.interpolation import resolve
+from placement_proofs.configs.megatron_job import whole
 from placement_proofs.configs.notes import MICRO, RANKS, Notes, World, data_ranks
 from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.errors import IllFormed
@@ -42,7 +44,7 @@ def describe(path: Path, block: Block, world: World, notes: Notes) -> Imported:
     Raises:
         IllFormed: a value without meaning, or degrees that do not divide the world (ranks).
     """
-    policy = Section(path.name, block).section("policy")
+    policy = Section(path.name, _resolved(block, block, ())).section("policy")
     section = policy.section("dtensor_cfg")
     sizes = {name: section.integer(key, 1, least=1) or 1 for name, key in _KEYS.items()}
     for name, key in _KEYS.items():
@@ -68,6 +70,19 @@ def describe(path: Path, block: Block, world: World, notes: Notes) -> Imported:
         Dtypes(policy.word("precision")),
         tuple(notes.assumptions),
     )
+
+
+def _resolved(block: Block, root: Block, path: tuple[str, ...]) -> Block:
+    """The policy with what the file itself fills in."""
+    items: dict[str, Item] = {}
+    for key, item in block.items.items():
+        inside = (*path, key)
+        deeper = inside in (("policy",), ("policy", "dtensor_cfg"))
+        if deeper and isinstance(item.value, Block):
+            items[key] = Item(_resolved(item.value, root, inside), item.line)
+        else:
+            items[key] = Item(resolve(item.value, root, inside).value, item.line)
+    return Block(block.line, items, block.repeated)
 
 
 def _data(shard: Dim, sizes: dict[str, int], section: Section, notes: Notes) -> list[Strategy]:
@@ -117,8 +132,8 @@ def _memory(section: Section, notes: Notes) -> list[Strategy]:
 
 
 def _batch(policy: Section, shard: Dim, sizes: dict[str, int], notes: Notes) -> Batch:
-    micro = policy.integer("train_micro_batch_size", least=1)
-    total = policy.integer("train_global_batch_size", least=1)
+    micro = whole(policy, "train_micro_batch_size")
+    total = whole(policy, "train_global_batch_size")
     notes.take("micro_batch", micro, policy, "train_micro_batch_size")
     notes.take("global_batch", total, policy, "train_global_batch_size")
     steps = None

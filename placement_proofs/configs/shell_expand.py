@@ -12,8 +12,8 @@ from placement_proofs.configs.document import Scalar
 from placement_proofs.configs.shell_lex import Lexer, Mark, Part, Token
 from placement_proofs.errors import IllFormed
 
-MAX_PIECES = 200_000
-MAX_CHARACTERS = 4_000_000
+MAX_PIECES = 60_000
+MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 12
 
 

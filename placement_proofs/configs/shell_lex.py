@@ -10,7 +10,7 @@ from typing import Literal
 
 from placement_proofs.errors import IllFormed
 
-MAX_TOKENS = 40_000
+MAX_TOKENS = 20_000
 
 Kind = Literal["text", "variable", "math", "command"]
 

@@ -50,7 +50,16 @@ class Group:
     join: str
 
 
-Node: TypeAlias = Command | If | Choice | Group
+@dataclass(frozen=True)
+class Function:
+    """A named body, which runs where its name is a command."""
+
+    name: str
+    body: Body
+    join: str = ""
+
+
+Node: TypeAlias = Command | If | Choice | Group | Function
 Body: TypeAlias = tuple[Node, ...]
 
 
@@ -115,6 +124,8 @@ class Parser:
                 return self._loop(token.line, join)
             case "case":
                 return self._case(token.line, join)
+            case "function":
+                return self._named(join)
             case "{":
                 return Group(self._inside("}"), join)
             case "(":
@@ -190,8 +201,8 @@ class Parser:
                     target = following[0]
                     self.at += 1
             elif token.kind == "operator":
-                if token.operator == "(" and words and self._function():
-                    return Group(self._function_body(), join)
+                if token.operator == "(" and len(words) == 1 and self._function():
+                    return Function(words[0].bare, self._function_body(2))
                 break
             else:
                 words.append(token)
@@ -205,9 +216,16 @@ class Parser:
             and self.tokens[self.at + 1].operator == ")"
         )
 
-    def _function_body(self) -> Body:
-        """The body after ``name ()``; it is read as if it were called."""
-        self.at += 2
+    def _function_body(self, skip: int) -> Body:
+        """The body after ``name ()``."""
+        self.at += skip
         while self._keyword() == "\n":
             self.at += 1
         return self._inside("}") if self._keyword() == "{" else ()
+
+    def _named(self, join: str) -> Node:
+        """``function name { ... }`` with or without brackets after the name."""
+        self.at += 1
+        name = self._keyword()
+        self.at += 1
+        return Function(name, self._function_body(2 if self._function() else 0), join)

@@ -15,11 +15,21 @@ from placement_proofs.configs.document import words as names_of
 from placement_proofs.configs.shell_condition import holds
 from placement_proofs.configs.shell_expand import Expander, Piece, Value, Word, merged, text_of
 from placement_proofs.configs.shell_lex import Lexer, Mark, Token
-from placement_proofs.configs.shell_parse import Body, Choice, Command, Group, If, Node, Parser
+from placement_proofs.configs.shell_parse import (
+    Body,
+    Choice,
+    Command,
+    Function,
+    Group,
+    If,
+    Node,
+    Parser,
+)
 from placement_proofs.errors import IllFormed
 
 MAX_NESTING = 6
-MAX_BYTES = 1_000_000
+MAX_STEPS = 20_000
+MAX_BYTES = 200_000
 _SILENT = names_of(
     "echo printf cp cat mkdir rm cd ls exit tee source . module ulimit shift wait sleep set "
     "pip conda wget sed grep"
@@ -62,6 +72,9 @@ class Shell(Expander):
         self.substitutions: dict[str, Word] = {}
         self.directives: dict[str, Word] = {}
         self.settings: dict[str, Word] = {}
+        self.functions: dict[str, Body] = {}
+        self.called: set[str] = set()
+        self.steps = 0
         self.nesting = 0
         self.when = 0
 
@@ -77,6 +90,8 @@ class Shell(Expander):
         text = text.replace("\r\n", "\n")
         self._slurm(text)
         self._script(Lexer(text, self.file))
+        for name in [name for name in self.functions if name not in self.called]:
+            self._call(name, ())
 
     def _slurm(self, text: str, lines: Sequence[int] = ()) -> None:
         """``#SBATCH`` lines, and the variables that Slurm sets from them."""
@@ -108,9 +123,17 @@ class Shell(Expander):
             self._body(Parser(lexer.run(), self.file).script())
         self.nesting -= 1
 
+    def _step(self, cost: int, line: int) -> None:
+        """Count what is followed; calls that multiply end here."""
+        self.steps += cost
+        if self.steps > MAX_STEPS:
+            rule = f"a script is followed for at most {MAX_STEPS:,} commands"
+            raise IllFormed(f"{self.file}:{line}", "more commands", rule, "is this the file?")
+
     def _body(self, body: Body) -> None:
         status: bool | None = True
         for node in body:
+            self._step(1, _line(node))
             skip = (node.join == "&&" and status is False) or (node.join == "||" and status is True)
             if skip:
                 continue
@@ -132,6 +155,8 @@ class Shell(Expander):
                 self._undecided(node.bodies, node.line, complete=False)
             case Group():
                 self._body(node.body)
+            case Function():
+                self.functions[node.name] = node.body
         return True
 
     def _if(self, node: If) -> None:
@@ -177,6 +202,7 @@ class Shell(Expander):
         base, results, outer = dict(self.variables), list[dict[str, Value]](), self.when
         self.when = line
         for body in bodies:
+            self._step(1 + len(base) // 10, line)
             self.variables = dict(base)
             self._body(body)
             results.append(self.variables)
@@ -212,6 +238,20 @@ class Shell(Expander):
         if words:
             self._started(command, words, tuple(settings), name)
         return True
+
+    def _call(self, name: str, arguments: Value) -> None:
+        """Follow a function's body with its arguments; not inside itself."""
+        self.called.add(name)
+        outer = {key: self.variables.get(key) for key in (*map(str, range(1, 10)), "@", "*")}
+        self.nesting += 1
+        if self.nesting <= MAX_NESTING:
+            given = {str(n): (word,) for n, word in enumerate(arguments[:9], 1)}
+            self.variables |= given | ({"@": arguments, "*": arguments} if arguments else {})
+            self._body(self.functions[name])
+        self.nesting -= 1
+        for key, value in outer.items():
+            self.variables.pop(key, None)
+            self.variables |= {} if value is None else {key: value}
 
     def _assigned(self, token: Token) -> Word:
         value = self._right_side(token)
@@ -253,6 +293,9 @@ class Shell(Expander):
                 self.variables.pop(text_of(word), None)
         for token in command.heredocs:
             self._heredoc(command, token, name)
+        if name in self.functions:
+            self._call(name, words[1:])
+            return
         if name == "eval":
             self._again([piece for word in words[1:] for piece in (*word, Piece(" ", Mark(0)))])
             return
@@ -291,7 +334,9 @@ def _line(node: Node) -> int:
     if isinstance(node, Command):
         tokens = node.words or node.heredocs
         return tokens[0].line if tokens else 0
-    return node.line if isinstance(node, If | Choice) else _line(node.body[0]) if node.body else 0
+    if isinstance(node, If | Choice):
+        return node.line
+    return _line(node.body[0]) if node.body else 0
 
 
 def _lines(word: Word) -> list[int]:

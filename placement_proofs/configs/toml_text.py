@@ -22,6 +22,9 @@ _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _AT = re.compile(r"\(at line (\d+)")
 
+_MOST = 10 * MAX_NODES
+"""Signs that end or begin values; more of them are not read at all."""
+
 Lines = dict[tuple[str, ...], int]
 
 
@@ -33,6 +36,9 @@ def parse_toml(text: str, file: str) -> Block:
     """
     import tomllib
 
+    if text.count(",") + text.count("=") > _MOST:
+        rule = f"a configuration has at most {MAX_NODES:,} values"
+        raise IllFormed(file, "more values", rule, "is this the right file?")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

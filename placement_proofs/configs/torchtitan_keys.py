@@ -130,7 +130,10 @@ ACTIVATIONS = words(
     "memory_budget visualize_memory_budget_pareto preserve_rng_state determinism_check debug"
 )
 SINGLE = words("1f1b gpipe")
-LOOPED = words("interleaved1f1b loopedbfs interleavedzerobubble zbvzerobubble dualpipev")
+LOOPED = words(
+    "interleaved1f1b loopedbfs interleavedzerobubble zbvzerobubble dualpipev interleaved_1f1b "
+    "flexible_interleaved_1f1b"
+)
 OTHER = words("pipelineschedulesingle pipelineschedulemulti _pipelinescheduleruntime")
 
 
@@ -207,19 +210,23 @@ class Keys:
 
 
 def mixed(keys: Keys, notes: Notes) -> None:
-    """Keys of two schemas for one degree: the framework's own schema knows only one."""
+    """Keys of two schemas: one degree twice, or a key of an older schema beside the new table."""
     for name, paths in PLACES.items():
         given = [path for path in paths if path in _Given(keys.root)]
-        if len(given) > 1 and name != "async_tp":
-            section, key = keys.find(name)
-            notes.find(
-                "rejected",
-                "keys of two schemas",
-                section.place(key),
-                f"{' and '.join(given)} are keys of different versions; the first is taken",
-                "keep the one that your version knows",
-                f"{CONFIG} (unknown keys are errors)",
-            )
+        newest = paths[0].startswith("parallelism.")
+        older = [path for path in given if newest and not path.startswith("parallelism.")]
+        if name == "async_tp" or not (len(given) > 1 or (older and keys.newer())):
+            continue
+        section, key = keys.find(name)
+        both = " and ".join([*given, "parallelism"] if len(given) == 1 else given)
+        notes.find(
+            "rejected",
+            "keys of two schemas",
+            section.place(key),
+            f"{both} belong to different versions; {given[0]} is taken",
+            "keep the one that your version knows",
+            f"{CONFIG} (unknown keys are errors)",
+        )
 
 
 @dataclass(frozen=True)

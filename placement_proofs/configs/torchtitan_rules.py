@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from placement_proofs.configs.mesh_parts import one_rank, unknown_keys
+from placement_proofs.configs.mesh_parts import auto_values, one_rank, unknown_keys
 from placement_proofs.configs.notes import Notes
 from placement_proofs.configs.record import Kind
 from placement_proofs.configs.shape_rules import Fit, check_bubble, check_fit, check_layers
@@ -41,6 +41,8 @@ def _find(
 
 def _schema(titan: Titan, notes: Notes) -> None:
     mixed(titan.keys, notes)
+    for table in ("parallelism", "training", "experimental"):
+        auto_values(titan.keys.root.section(table), None, "torchtitan", CONFIG, notes)
     job = titan.keys.root.section("job")
     experimental = titan.keys.root.section("experimental")
     if any(
@@ -249,6 +251,20 @@ def _shard_group(titan: Titan, notes: Notes) -> None:
         one_rank(titan.degrees.shard, titan.keys.place("dp_shard") or titan.keys.root.file, notes)
 
 
+def _sequence(titan: Titan, notes: Notes) -> None:
+    """Tokens are cut in two pieces for each context rank, and over the tensor ranks."""
+    degrees = titan.degrees
+    step = degrees.tp * degrees.cp * 2
+    if degrees.tp > 1 and titan.sequence % step:
+        texts = (
+            f"{titan.sequence} tokens over tp {degrees.tp} * cp {degrees.cp} * 2: "
+            f"{titan.sequence / step:.6g}",
+            f"write a seq_len that is a multiple of {step}",
+        )
+        where = f"{_DIMS} (seq_len_divisor)"
+        _find(titan, notes, "rejected", "tokens over tensor ranks", "seq_len", texts, where)
+
+
 def _shape(titan: Titan, notes: Notes) -> None:
     degrees, keys = titan.degrees, titan.keys
     sizes = {"tp": degrees.tp, "cp": degrees.cp, "pp": degrees.pp, "ep": degrees.ep}
@@ -276,5 +292,6 @@ RULES: tuple[Callable[[Titan, Notes], None], ...] = (
     _replicas,
     _offload,
     _shard_group,
+    _sequence,
     _shape,
 )

@@ -125,6 +125,7 @@ def place_tensor(
 
 
 def entry(place: Place) -> Entry:
+    """The shard that a cell of the placement table describes."""
     return Entry(place.axes, sharded(place.dim))
 
 

@@ -23,6 +23,7 @@ def reduce_in_loop(placed: Sequence[Placed], backward: list[Step]) -> None:
 
 
 def reduce_after_loop(placed: Sequence[Placed]) -> list[Step]:
+    """The reductions that wait for the sum over micro-batches."""
     return [
         step
         for members in by_unit(placed)

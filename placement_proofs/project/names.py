@@ -39,6 +39,7 @@ def sliced(buffer: str, entries: Layout, why: str) -> list[Step]:
 
 
 def shards(layout: Layout) -> Layout:
+    """The sharded entries of a layout."""
     return tuple(entry for entry in layout if entry.on.kind is Kind.SHARDED)
 
 

@@ -8,10 +8,11 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program, validate
 from placement_proofs.prove import certificate as _certificate
 from placement_proofs.prove.counterexample import Counterexample
-from placement_proofs.prove.decide import decide, ill_formed
+from placement_proofs.prove.decide import decide, ill_formed, undecided
 from placement_proofs.prove.engine import execute
 from placement_proofs.prove.repair import Repair, find_repairs
 from placement_proofs.prove.result import ProgramResult
+from placement_proofs.prove.sizes import TooManyCases
 
 __all__ = ["Counterexample", "ProgramResult", "Repair", "certificate", "find_repairs", "prove"]
 
@@ -33,6 +34,8 @@ def prove(
         return decide(program, given, certify)
     except IllFormed as error:
         return ill_formed(program, error)
+    except TooManyCases as error:
+        return undecided(program, str(error))
 
 
 def _check_sizes(program: Program, given: Mapping[str, int]) -> None:

@@ -20,7 +20,7 @@ from placement_proofs.prove.counterexample import (
 from placement_proofs.prove.engine import Run, Runs, execute
 from placement_proofs.prove.factor import find_factor, only_clip
 from placement_proofs.prove.result import ProgramResult
-from placement_proofs.prove.sizes import BOUNDED_TURNS
+from placement_proofs.prove.sizes import BOUNDED_TURNS, TooManyCases
 from placement_proofs.verdict import CONDITIONS, ConditionResult, Verdict, combine
 
 LAWFUL = ("square", "sqrt", "max", "min", "abs", "exp", "log", "norm", "or", "and", "relu")
@@ -36,15 +36,15 @@ class _Case:
     runs: Runs
     free: Runs
 
-    @property
-    def scope(self) -> Mapping[str, int]:
-        """The sizes that the runs are about; empty for all sizes."""
-        return {} if self.runs is self.free else self.given
-
 
 def decide(program: Program, given: Mapping[str, int], certify: bool) -> ProgramResult:
     """Verdicts for all sizes if they hold there, else for the given sizes."""
-    free = execute(program, {})
+    try:
+        free = execute(program, {})
+    except TooManyCases:
+        if not given:
+            raise
+        free = execute(program, given)
     runs = free
     if given and (free.bounded or not free.holds):
         at_given = execute(program, given)
@@ -71,6 +71,13 @@ def _reached(run: Run, given: Mapping[str, int]) -> bool:
     return all(
         name not in (run.size.many if size == 1 else run.size.ones) for name, size in given.items()
     )
+
+
+def undecided(program: Program, reason: str) -> ProgramResult:
+    """The result of a program that could not be analysed."""
+    result = ConditionResult(Verdict.UNKNOWN, reason=reason)
+    conditions = tuple((name, result) for name in CONDITIONS)
+    return ProgramResult(program.name, Verdict.UNKNOWN, conditions, reason=reason)
 
 
 def _counted(runs: Runs) -> dict[str, int]:
@@ -101,8 +108,8 @@ def _certified(runs: Runs) -> str:
 def _covers(case: _Case, condition: str) -> str:
     """Sizes and turn counts for which a verdict was reached; all of them where possible."""
     free = condition not in _failing(case.free) and not case.free.bounded
-    scope = {} if free else case.scope
     runs = case.free if free else case.runs
+    scope = runs.runs[0].size.sizes
     axes = [axis for axis in case.program.axes if axis not in scope]
     parts = [f"all sizes of {', '.join(axes)}"] if axes else []
     parts += [", ".join(f"{name} = {size}" for name, size in scope.items())] if scope else []
@@ -291,6 +298,6 @@ def _shows_at(program: Program, condition: str, sizes: Mapping[str, int]) -> str
 def _fails_at(program: Program, condition: str, sizes: Mapping[str, int]) -> bool:
     try:
         runs = execute(program, sizes)
-    except IllFormed:
+    except (IllFormed, TooManyCases):
         return False
     return condition in _failing(runs)

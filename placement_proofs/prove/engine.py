@@ -10,7 +10,7 @@ from placement_proofs.prove.algebra import Atoms
 from placement_proofs.prove.forms import NeedCase, Symbols
 from placement_proofs.prove.loops import NotInductive
 from placement_proofs.prove.semantics import run
-from placement_proofs.prove.sizes import MAX_RUNS, refine, size_classes, unfinished
+from placement_proofs.prove.sizes import MAX_RUNS, TooManyCases, refine, size_classes
 from placement_proofs.prove.state import Obligation, SizeClass, State
 
 
@@ -46,7 +46,10 @@ class Runs:
 
 
 def execute(program: Program, sizes: Mapping[str, int]) -> Runs:
-    """Run every size class; raises `IllFormed` if a step has no meaning in one."""
+    """Run every size class.
+
+    Raises `IllFormed` if a step has no meaning in one, `TooManyCases` if they are too many.
+    """
     symbols = Symbols(Atoms())
     todo = size_classes(program, sizes)
     done: list[Run] = []
@@ -54,7 +57,7 @@ def execute(program: Program, sizes: Mapping[str, int]) -> Runs:
     while todo:
         started += 1
         if started > MAX_RUNS:
-            raise unfinished(program)
+            raise TooManyCases
         size = todo.pop()
         state = State(program, symbols, size)
         try:

@@ -10,6 +10,7 @@ its state with all steps moved by one. A loop that does neither is unrolled to e
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from placement_proofs.program import ALWAYS, Apply, Init, Loop, Move, Source, Square, Step, Tick
@@ -326,7 +327,7 @@ def _ticking(state: State, step: Loop, run: Run) -> None:
         previous = here
     else:
         raise NotInductive(loop)
-    later = state.path[0] + 1 < len(state.program.steps)
+    later = len(state.path) > 1 or state.path[0] + 1 < len(state.program.steps)
     if index > 1 and (later or _has_last(step)):
         raise NotInductive(loop)
     if _has_last(step):
@@ -340,16 +341,28 @@ def _copy(writes: Writes) -> Writes:
     return {name: dict(values) for name, values in writes.items()}
 
 
-def _snapshot(state: State, dead: set[str]) -> tuple[dict[str, Cell], dict[str, Form]]:
-    return {n: c for n, c in state.env.items() if n not in dead}, dict(state.current)
+@dataclass(frozen=True)
+class _Snapshot:
+    """What one turn hands on to the next."""
+
+    env: dict[str, Cell]
+    current: dict[str, Form]
+    writes: Writes
 
 
-def _moved(
-    state: State, loop: str, index: int, snapshot: tuple[dict[str, Cell], dict[str, Form]]
-) -> tuple[dict[str, Cell], dict[str, Form]]:
+def _snapshot(state: State, dead: set[str]) -> _Snapshot:
+    env = {name: cell for name, cell in state.env.items() if name not in dead}
+    return _Snapshot(env, dict(state.current), _copy(state.writes))
+
+
+def _moved(state: State, loop: str, index: int, old: _Snapshot) -> _Snapshot:
+    """The snapshot one step of the specification later."""
     move = Rewriter(state.symbols, {(loop, f"#{index - 1}"): f"#{index}"}, shift=1)
-    env, current = snapshot
-    return (
-        {name: (move.form(form), layout) for name, (form, layout) in env.items()},
-        {name: move.form(form) for name, form in current.items()},
+    return _Snapshot(
+        {name: (move.form(form), layout) for name, (form, layout) in old.env.items()},
+        {name: move.form(form) for name, form in old.current.items()},
+        {
+            name: {key: None if form is None else move.form(form) for key, form in forms.items()}
+            for name, forms in old.writes.items()
+        },
     )

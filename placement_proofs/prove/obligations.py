@@ -10,7 +10,7 @@ from placement_proofs.prove.algebra import ONE
 from placement_proofs.prove.forms import Form, Layout, minus, plus
 from placement_proofs.prove.spec import plain_target, target, term_value
 from placement_proofs.prove.state import Obligation, State
-from placement_proofs.prove.values import function, square
+from placement_proofs.prove.values import function, shards, square
 
 Where = list[tuple[str, str, bool]]
 
@@ -109,7 +109,7 @@ def _gradient(state: State, step: Update, layout: Layout) -> tuple[Form, Layout]
 def _class(state: State, param: Param, layout: Layout) -> bool:
     if param.update != "whole":
         return True
-    cut = {a: o for a, o in layout.items() if not o.startswith("tensor")}
+    cut = [axis for axis, owner in layout.items() if shards(owner)]
     missing: Form = {}
     for axis in cut:
         missing = plus(missing, state.algebra.opaque("shards", (param.name, axis), -1, ()))

@@ -28,6 +28,7 @@ from placement_proofs.program_print import step_text
 from placement_proofs.prove.blame import paths, reads, writes
 from placement_proofs.prove.engine import execute
 from placement_proofs.prove.result import ProgramResult
+from placement_proofs.prove.sizes import TooManyCases
 from placement_proofs.replay import Path, step_name
 from placement_proofs.verdict import Verdict
 
@@ -87,7 +88,7 @@ def _proved(program: Program) -> bool:
     try:
         validate(program)
         runs = execute(program, {})
-    except IllFormed:
+    except (IllFormed, TooManyCases):
         return False
     return runs.holds
 

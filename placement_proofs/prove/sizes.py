@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from placement_proofs.errors import IllFormed
 from placement_proofs.program import (
     Axes,
     Init,
@@ -107,14 +106,11 @@ def _bounded(size: SizeClass, loop: str) -> list[SizeClass]:
     ]
 
 
-def unfinished(program: Program) -> IllFormed:
-    """The error of a program that needs too many cases."""
-    return IllFormed(
-        program.name or "program",
-        f"more than {MAX_RUNS} size classes",
-        "each named position and size guard doubles the work",
-        "name fewer positions, or fix sizes",
-    )
+class TooManyCases(Exception):
+    """A program names so many positions and size guards that its cases cannot all be run."""
+
+    def __str__(self) -> str:
+        return f"more than {MAX_RUNS} size classes: name fewer positions, or fix sizes"
 
 
 # --- cut-off -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placement_proofs.program_rules import ENDS
 from placement_proofs.prove.algebra import ONE, ROW, Opaque, Poly
 from placement_proofs.prove.forms import Form, Layout, freeze, plus, times
 from placement_proofs.prove.state import State
@@ -15,7 +16,7 @@ def function(state: State, fn: str, args: tuple[Form, ...], layout: Layout, whol
     axes: set[str] = set()
     for frame in frames:
         axes |= state.algebra.varying(frame)
-    cut = tuple((a, o) for a, o in layout.items() if not o.startswith("tensor"))
+    cut = tuple(item for item in layout.items() if shards(item[1]))
     data = (fn, cut if whole else (), tuple(freeze(frame) for frame in frames))
     return state.algebra.settle(state.algebra.opaque("function", data, -1, axes), layout)
 
@@ -45,11 +46,11 @@ def square(state: State, form: Form, layout: Layout) -> Form:
     if len(common) == 1 and not state.atoms.marks(next(iter(common))):
         factor = next(iter(common))
         form = dict.fromkeys(form, ONE)
-    shards = tuple((a, o) for a, o in layout.items() if o not in ("first", "last"))
-    axes = state.algebra.varying(form) | {axis for axis, _ in shards}
-    squared = state.algebra.opaque("square", (freeze(form), shards), -1, axes)
+    pieces = tuple((a, o) for a, o in layout.items() if o not in ENDS)
+    axes = state.algebra.varying(form) | {axis for axis, _ in pieces}
+    squared = state.algebra.opaque("square", (freeze(form), pieces), -1, axes)
     for axis, owner in layout.items():
-        if owner in ("first", "last"):
+        if owner in ENDS:
             squared = state.algebra.at(squared, axis, owner)
     return times(squared, factor * factor)
 
@@ -75,3 +76,8 @@ def clip_factor(state: State, norm: Form) -> Poly:
     """The factor that clipping derives from a squared norm."""
     marks = tuple(sorted((axis, ROW) for axis in state.algebra.varying(norm)))
     return state.atoms.poly(Opaque("clip", freeze(norm), marks))
+
+
+def shards(owner: str) -> bool:
+    """Whether a layout with that owner cuts tensors: the ends of an axis hold them whole."""
+    return owner not in ENDS and not owner.startswith("tensor")

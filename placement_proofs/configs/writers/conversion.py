@@ -1,0 +1,150 @@
+"""From a composition to another framework's file, with what is lost on the way."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement_proofs.composition import Composition
+from placement_proofs.configs.degrees import Reading, differences, read_degrees
+from placement_proofs.configs.writers.draft import Chosen, Draft, Loss, shown
+from placement_proofs.configs.writers.text import commented
+from placement_proofs.errors import IllFormed
+
+if TYPE_CHECKING:
+    from placement_proofs.configs.record import Imported
+
+SCHEMA = "placement-proofs/convert/1"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: its framework, the ending of its files, whether they have comments."""
+
+    framework: str
+    suffix: str
+    comments: bool = True
+
+
+FORMATS: Mapping[str, Format] = {
+    "deepspeed": Format("DeepSpeed", ".json", comments=False),
+    "accelerate": Format("Accelerate", ".yaml"),
+    "torchtitan": Format("torchtitan", ".toml"),
+    "megatron": Format("Megatron-LM", ".sh"),
+    "nanotron": Format("nanotron", ".yaml"),
+    "axolotl": Format("axolotl", ".yaml"),
+    "llamafactory": Format("LLaMA-Factory", ".yaml"),
+    "maxtext": Format("MaxText", ".yml"),
+    "nemo": Format("NeMo", ".yaml"),
+    "gptneox": Format("GPT-NeoX", ".yml"),
+}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A written file.
+
+    ``losses`` are roles of the composition that it does not carry, ``chosen`` values that it needs
+    and the source leaves open. ``read_back`` is what the format's own importer understands.
+    """
+
+    format: str
+    source: str
+    text: str
+    losses: tuple[Loss, ...]
+    chosen: tuple[Chosen, ...]
+    read_back: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data with the schema's name."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def convert(
+    composition: Composition, to: str, *, imported: Imported | None = None
+) -> Conversion:
+    """Write the file of another framework for the same placement.
+
+    Args:
+        composition: the placement.
+        to: a key of :data:`FORMATS`.
+        imported: the file that the composition was read from; gives batch and number formats.
+
+    Raises:
+        IllFormed: the placement has no expression in that framework.
+    """
+    draft = _draft(composition, to, imported)
+    body = _writer(to)(draft)
+    source = repr(composition)
+    back = _read_back(to, body, draft.reading.world)
+    _compare(draft, read_degrees(back))
+    return Conversion(
+        to, source, _headed(to, body, source, draft), *_collected(draft), repr(back)
+    )
+
+
+def _draft(composition: Composition, to: str, imported: Imported | None) -> Draft:
+    if to not in FORMATS:
+        names = ", ".join(FORMATS)
+        raise IllFormed("--to", repr(to)[:40], f"the formats are {names}", "name one of them")
+    draft = Draft(to, FORMATS[to].framework, read_degrees(composition))
+    if imported is None:
+        return draft
+    draft.batch, draft.dtypes = imported.batch, imported.dtypes
+    draft.tokens = _tokens(imported)
+    for text in imported.undecided:
+        draft.choose("sharding", "as in the composition", f"the source leaves it open: {text}")
+    for text in imported.deviations:
+        draft.choose("loop", "as derived", f"the source's own loop differs: {text}")
+    return draft
+
+
+def _tokens(imported: Imported) -> int | None:
+    """Tokens of a sample, where the source says them."""
+    for field in imported.fields:
+        if field.name in ("seq_len", "sequence") and isinstance(field.value, int):
+            return field.value if field.provenance == "literal" else None
+    return None
+
+
+def _writer(to: str) -> Callable[[Draft], str]:
+    write: Callable[[Draft], str] = import_module(f"placement_proofs.configs.writers.{to}").write
+    return write
+
+
+def _read_back(to: str, text: str, world: int | None) -> Composition:
+    """What this package understands of the written file."""
+    from placement_proofs.configs import load
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"written{FORMATS[to].suffix}"
+        path.write_text(text, encoding="utf-8")
+        return load(path, world=world, format=to).composition
+
+
+def _compare(draft: Draft, back: Reading) -> None:
+    """A role that reads back otherwise is lost, whether the writer knew it or not."""
+    known = {loss.role for loss in draft.losses}
+    for role, _, value in differences(draft.reading, back):
+        if role not in known:
+            draft.lose(role, f"the written file reads back as {shown(value)}")
+
+
+def _collected(draft: Draft) -> tuple[tuple[Loss, ...], tuple[Chosen, ...]]:
+    return tuple(draft.losses), tuple(dict.fromkeys(draft.chosen))
+
+
+def _headed(to: str, body: str, source: str, draft: Draft) -> str:
+    """The text below a comment that says where it comes from, where the format has comments."""
+    if not FORMATS[to].comments:
+        return body
+    lines = [f"{source}", *(f"not carried: {loss}" for loss in draft.losses)]
+    lines += [f"chosen: {choice}" for choice in dict.fromkeys(draft.chosen)]
+    first, newline, rest = body.partition("\n")
+    if first.startswith("#!"):
+        return first + newline + commented(lines, rest)
+    return commented(lines, body)

@@ -1,0 +1,183 @@
+"""What a writer works on: the reading of a composition, what is lost, and what had to be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Never
+
+from placement_proofs.configs.degrees import Reading
+from placement_proofs.configs.record import Batch, Dtypes
+from placement_proofs.errors import IllFormed
+from placement_proofs.mesh import Dim
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A role of the composition that the file does not carry, and why."""
+
+    role: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.value}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A value that the file needs and the source leaves open."""
+
+    key: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.value}: {self.reason}"
+
+
+AXES: Mapping[str, str] = {
+    "replicate": "copies of shard groups",
+    "tp": "tensor parallelism",
+    "cp": "context parallelism",
+    "sp": "Ulysses",
+    "ep": "expert parallelism",
+    "pp": "a pipeline",
+    "other": "placements written cell by cell",
+}
+"""Roles without which a file would mean other ranks: they are carried, or nothing is written."""
+
+_GENERIC: Mapping[str, str] = {
+    "stage": "states are not sharded so",
+    "keep": "no key keeps parameters gathered from the forward to the backward pass",
+    "over": "the ranks of the sharding cannot be named",
+    "experts_over": "the ranks over which states of experts are sharded cannot be named",
+    "sequence": "no key shards the residual stream over tensor ranks",
+    "vocabulary": "embedding and head are sharded over tensor ranks",
+    "replicate_kv": "it follows from the number of key and value heads, not from a key",
+    "method": "no key chooses how attention meets the keys of other ranks",
+    "schedule": "no key chooses the schedule",
+    "chunks": "no key cuts a rank's layers into chunks",
+    "micro": "no key counts micro-batches",
+    "recompute": "no key of the file switches it; the program does",
+    "offload": "no key moves these states off the device",
+}
+
+
+@dataclass
+class Draft:
+    """Collects during one conversion."""
+
+    format: str
+    name: str
+    reading: Reading
+    batch: Batch = field(default_factory=Batch)
+    dtypes: Dtypes = field(default_factory=Dtypes)
+    tokens: int | None = None
+    losses: list[Loss] = field(default_factory=list)
+    chosen: list[Chosen] = field(default_factory=list)
+
+    def lose(self, role: str, reason: str = "", value: str = "") -> None:
+        """Record what the file does not carry; the first reason for a role and value counts."""
+        text = value or shown(getattr(self.reading, role))
+        if not any(loss.role == role and loss.value == text for loss in self.losses):
+            self.losses.append(Loss(role, text, reason or _GENERIC.get(role, "no key says it")))
+
+    def choose(self, key: str, value: object, reason: str) -> None:
+        """Record a value that the source leaves open."""
+        self.chosen.append(Chosen(key, str(value), reason))
+
+    def refuse(self, found: str, rule: str, remedy: str) -> Never:
+        """Raise: the placement has no expression in this format."""
+        raise IllFormed(f"--to {self.format}", found, rule, remedy)
+
+    def limit(self, carried: Iterable[str], lost: Mapping[str, str] | None = None) -> None:
+        """Of the roles that are not ``carried``, lose those in ``lost`` and refuse other axes."""
+        plain, reasons, kept = Reading(), dict(lost or {}), {*carried, "shard"}
+        for role in (f.name for f in fields(Reading) if f.name not in kept):
+            if getattr(self.reading, role) == getattr(plain, role):
+                continue
+            if role in AXES and role not in reasons:
+                self._no_axis(role)
+            self.lose(role, reasons.get(role, ""))
+
+    def _no_axis(self, role: str) -> Never:
+        value = shown(getattr(self.reading, role))
+        rule = f"a file of {self.name} has no expression of {AXES[role]}"
+        self.refuse(f"{role} {value}", rule, "choose another format, or leave that strategy out")
+
+    def fixed(self, role: str, value: object, reason: str) -> None:
+        """The format has one value of a role; another is lost."""
+        if getattr(self.reading, role) != value:
+            self.lose(role, reason)
+
+    def sharding(self, over: Iterable[str], reason: str, experts: Iterable[str] = ()) -> None:
+        """The format shards over the data ranks and ``over``, experts over ``experts``."""
+        if self.reading.stage == 0:
+            return
+        sizes = {name: getattr(self.reading, name, 1) for name in ("cp", "sp", "ep")}
+        sizes["dp"] = self.reading.shard
+        self.fixed("over", frozenset(n for n in over if sizes[n] != 1), reason)
+        if self.reading.ep != 1:
+            own = frozenset(name for name in experts if sizes[name] != 1)
+            self.fixed("experts_over", own, "states of experts are sharded over their own copies")
+
+    def stages(self, allowed: Iterable[int], remedy: str) -> None:
+        """Refuse ZeRO stages that the framework does not have."""
+        if self.reading.stage not in allowed:
+            rule = f"{self.name} has no expression of ZeRO stage {self.reading.stage}"
+            self.refuse(f"ZeRO stage {self.reading.stage}", rule, remedy)
+
+    def number(self, role: str) -> int:
+        """A degree as a number.
+
+        Raises:
+            IllFormed: it is a symbol.
+        """
+        value = getattr(self.reading, role)
+        if isinstance(value, int):
+            return value
+        rule = f"a file of {self.name} needs a number here"
+        return self.refuse(f"{role} {value!r}", rule, "pass --world, or write a size")
+
+    def micro_batch(self, key: str) -> int:
+        """Samples of a rank and micro-batch; one where the source does not say."""
+        if self.batch.micro_batch is None:
+            self.choose(key, 1, "the source does not say how many samples a rank takes at once")
+        return self.batch.micro_batch or 1
+
+    def micro(self, key: str) -> int | None:
+        """Micro-batches of a step; ``None`` where the source leaves them open."""
+        if isinstance(self.reading.micro, int):
+            return self.reading.micro
+        self.lose("micro", f"the source does not say the number; {key} is left out")
+        return None
+
+    def away(self, carried: Mapping[str, tuple[str, ...]], reason: str = "") -> dict[str, str]:
+        """Offloaded states that the format can store at one of its places; others are lost."""
+        kept = {}
+        for state, where in sorted(self.reading.offload):
+            if where in carried.get(state, ()):
+                kept[state] = where
+            else:
+                self.lose("offload", reason, f"{state} to {where}")
+        return kept
+
+    def global_batch(self, key: str) -> int | None:
+        """Samples of a step: the product of micro-batch, micro-batches, ranks with samples."""
+        micro, ranks = self.reading.micro, self.reading.samples
+        if not isinstance(micro, int) or ranks is None:
+            return None
+        return self.micro_batch(key) * micro * ranks
+
+
+def shown(value: object) -> str:
+    """A value of a reading in words."""
+    if isinstance(value, frozenset | tuple):
+        return ", ".join(sorted(map(str, value))) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def divided(total: Dim, by: int) -> int | None:
+    """A quotient where both are numbers."""
+    return total // by if isinstance(total, int) else None

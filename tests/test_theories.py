@@ -1,0 +1,81 @@
+"""Theories: files of claims, and what is said of files that are none."""
+
+import pytest
+from conftest import ROOT
+
+from placement_proofs.errors import IllFormed
+from placement_proofs.theories import all_theories, find_theory, read_theory, run_claims
+from placement_proofs.verdict import Verdict
+
+CLAIM = 'name = "c"\ncomposition = "data(dp=N)"\nverdict = "proved"\n'
+
+
+def theory(tmp_path, text):
+    path = tmp_path / "t.toml"
+    path.write_text(text)
+    return read_theory(path)
+
+
+@pytest.mark.parametrize("path", all_theories(), ids=lambda path: path.stem)
+def test_every_claim_gives_its_verdict(path):
+    for outcome in run_claims([read_theory(path)]):
+        assert outcome.as_expected, outcome.to_json()
+
+
+@pytest.mark.parametrize("path", all_theories(), ids=lambda path: path.stem)
+def test_right_and_wrong_stand_side_by_side(path):
+    verdicts = {claim.verdict for claim in read_theory(path).claims}
+    assert verdicts >= {Verdict.PROVED, Verdict.REFUTED}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples/programs").glob("*.toml")))
+def test_program_files_are_theories_of_one_program(path):
+    for outcome in run_claims([read_theory(path)]):
+        assert outcome.as_expected, outcome.to_json()
+
+
+@pytest.mark.parametrize(
+    "more", ['verdict = "refuted"', 'condition = "norm_integrity"\nverdict = "refuted"']
+)
+def test_a_wrong_claim_is_noticed(tmp_path, more):
+    text = "[[claim]]\n" + CLAIM.replace('verdict = "proved"', more)
+    (outcome,) = run_claims([theory(tmp_path, text)])
+    assert not outcome.as_expected
+
+
+@pytest.mark.parametrize("wrong", ['factor = "7"', "mesh = { dp = 3 }"])
+def test_a_wrong_counterexample_is_noticed(tmp_path, wrong):
+    text = (
+        '[[claim]]\nname = "c"\ncomposition = "data(dp=N)"\n'
+        'without = ["drop all-reduce gradient dp"]\nverdict = "refuted"\n'
+    )
+    (right,) = run_claims([theory(tmp_path, text)])
+    (other,) = run_claims([theory(tmp_path, text + wrong)])
+    assert right.as_expected and not other.as_expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = 3", "found no claims; a theory has claims; write [[claim]] tables"),
+        ("claim = 3", "found no claims; a theory has claims; write [[claim]] tables"),
+        ("[[claim]]\n" + CLAIM + "expect = 3", "claim 1: found 'expect'; a claim has name, "),
+        ('[[claim]]\nname = "c"\nverdict = "proved"', "a claim has a name, and a composition or"),
+        (
+            "[[claim]]\n" + CLAIM.replace("proved", "true"),
+            "claim 1: verdict: found 'true'; a claim",
+        ),
+        ("[[claim]]\n" + CLAIM + 'condition = "x"', "claim 1: condition: found 'x'; the condition"),
+        ("[[claim]]\n" + CLAIM.replace("data", "dada"), "expression: found dada(dp=N); "),
+        ("[[claim", "the file is TOML in UTF-8; correct it"),
+    ],
+)
+def test_ill_formed_theories(tmp_path, text, message):
+    with pytest.raises(IllFormed) as caught:
+        theory(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def test_a_theory_that_does_not_exist():
+    with pytest.raises(IllFormed, match="the theories are data, tensor, zero"):
+        find_theory("nope")
