@@ -182,7 +182,7 @@ def test_format_and_world_arguments(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("x: 1")
     assert "no known format" in _refusal(load, file)
-    assert "the formats are deepspeed, accelerate" in _refusal(load, file, format="gin")
+    assert "deepspeed, torchtitan, axolotl" in _refusal(load, file, format="gin")
     for world in (0, -1, 10**10, True, 2.0):
         assert _refusal(load, file, world=world).startswith("world: found")
 
