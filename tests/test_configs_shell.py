@@ -123,6 +123,16 @@ def test_a_flag_in_an_undecided_branch_is_set_apart() -> None:
     assert isinstance(maybe, Block) and maybe.items["sequence_parallel"].line == 2
 
 
+@pytest.mark.parametrize("before", ["", 'A=""\n', "A=()\n", 'A="--bf16 "\n'])
+@pytest.mark.parametrize("inside", ['A="$A --fp16"', "A=($A --fp16)", "A+=' --fp16'"])
+def test_alternatives_of_a_branch_are_marked(before: str, inside: str) -> None:
+    block = parse_arguments(f"{before}if [ $X = 1 ]; then {inside}; fi\n{RUN} ${{A[@]}}", "a.sh")
+    maybe = block.items["@maybe"].value
+    assert isinstance(maybe, Block) and "fp16" in maybe.items
+    assert "fp16" not in block.items
+    assert ("bf16" in block.items) == ("bf16" in before)
+
+
 def test_repeated_flags_are_remembered() -> None:
     block = parse_arguments(RUN + "\\\n--seq-length 8 \\\n--seq-length 16", "a.sh")
     assert block.repeated == (("seq_length", 2),)

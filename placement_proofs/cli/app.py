@@ -6,6 +6,7 @@ import click
 
 from placement_proofs.cli.check import check
 from placement_proofs.cli.compare import compare
+from placement_proofs.cli.convert import convert
 from placement_proofs.cli.explain import explain
 from placement_proofs.cli.formula import formula
 from placement_proofs.cli.prove import prove
@@ -41,5 +42,5 @@ def app() -> None:
     """
 
 
-for _command in (check, formula, compare, simulate, explain, prove):
+for _command in (check, formula, compare, convert, simulate, explain, prove):
     app.add_command(_command)

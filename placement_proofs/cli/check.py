@@ -29,7 +29,8 @@ traffic per rank.
 
 \b
 Exit codes: 0 proved, 1 refuted, 2 ill-formed input or usage, 3 unknown.
-Of several subjects the worst counts: ill-formed, refuted, unknown, proved.
+Of several subjects the worst counts: ill-formed, refuted, unknown, proved; a summary has a line
+for each. --sarif writes all results, with files and lines, for code scanning in CI.
 
 \b
 Examples:
@@ -43,12 +44,17 @@ Examples:
 @click.argument("subjects", nargs=-1, required=True, metavar="SUBJECT...")
 @subject_options
 @convention_option
+@click.option("--sarif", metavar="FILE", help="Also write the results as SARIF 2.1.0.")
 @common_options
-def check(subjects: tuple[str, ...], convention: str, as_json: bool, **options: Any) -> int:
+def check(
+    subjects: tuple[str, ...], convention: str, sarif: str | None, as_json: bool, **options: Any
+) -> int:
     found = [_checked(text, convention, options) for text in subjects]
+    if sarif is not None:
+        _write_sarif(sarif, list(zip(subjects, found, strict=True)))
     if as_json:
-        say_json(_json(found))
-    elif text := _text(found):
+        say_json(_json(subjects, found))
+    elif text := _text(subjects, found):
         say(text)
     for result in found:
         if isinstance(result, IllFormed):
@@ -70,21 +76,39 @@ def _verdict(result: Report | IllFormed) -> Verdict:
     return Verdict.ILL_FORMED if isinstance(result, IllFormed) else result.verdict
 
 
-def _json(found: list[Report | IllFormed]) -> dict[str, Any]:
+def _write_sarif(path: str, checked: list[tuple[str, Report | IllFormed]]) -> None:
+    import json
+    from importlib.metadata import version
+    from pathlib import Path
+
+    from placement_proofs.render.sarif import sarif
+
+    log = sarif(checked, version("placement-proofs"))
+    Path(path).write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")
+
+
+def _json(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> dict[str, Any]:
     parts = [refusal(r) if isinstance(r, IllFormed) else r.to_json() for r in found]
     if len(parts) == 1:
         return parts[0]
     verdict = combine(map(_verdict, found))
-    return {"schema": "placement-proofs/checks/1", "verdict": verdict.value, "reports": parts}
+    return {
+        "schema": "placement-proofs/checks/1",
+        "verdict": verdict.value,
+        "subjects": list(subjects),
+        "reports": parts,
+    }
 
 
-def _text(found: list[Report | IllFormed]) -> str:
-    from placement_proofs.render.report import report_text, summary_text
+def _text(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> str:
+    from placement_proofs.render.report import report_text
+    from placement_proofs.render.summary import summary
     from placement_proofs.render.table import sections
 
     colours = paint()
     reports = [r for r in found if not isinstance(r, IllFormed)]
     parts = [report_text(report, colours) for report in reports]
     if len(found) > 1:
-        parts.append(summary_text([_verdict(r) for r in found], colours))
+        rows = zip(subjects, map(_verdict, found), strict=True)
+        parts.append(summary(list(rows), colours))
     return sections(parts)

@@ -24,8 +24,8 @@ class Reading:
 
     ``shard`` are the data ranks over which a ZeRO ``stage`` shards, ``replicate`` the copies of
     such groups; at stage 0 every data rank is in ``shard``. ``over`` are the other axes of the
-    sharding (``cp``, ``sp``, ``ep``), ``experts_over`` the axes that shard states of experts apart
-    from the rest. ``keep`` keeps parameters gathered from the forward to the backward pass.
+    sharding (``cp``, ``sp``, ``ep``), ``experts_over`` the axes that shard states of experts
+    (``dp`` is one of them). ``keep`` keeps parameters gathered from the forward to the backward pass.
     ``micro`` counts micro-batches, with or without a pipeline. ``other`` has no role.
     """
 
@@ -159,6 +159,7 @@ def _plain(reading: Reading) -> Reading:
     reading = replace(reading, over=over)
     if reading.shard == 1 and not over:
         reading = replace(reading, stage=0)
+    reading = replace(reading, experts_over=_experts_over(reading))
     if reading.stage == 0:
         reading = replace(reading, keep=False, over=frozenset(), experts_over=frozenset())
         reading = _one_data_axis(reading)
@@ -167,6 +168,15 @@ def _plain(reading: Reading) -> Reading:
     if reading.cp == 1:
         reading = replace(reading, method="all-gather")
     return replace(reading, schedule="1f1b", chunks=1) if reading.pp == 1 else reading
+
+
+def _experts_over(reading: Reading) -> frozenset[str]:
+    """Sharding of every state applies to experts unless it is over their own axis too."""
+    if reading.ep == 1:
+        return frozenset()
+    common = frozenset() if "ep" in reading.over else reading.over | {"dp"}
+    over = reading.experts_over | common
+    return over if reading.shard != 1 else over - {"dp"}
 
 
 def _one_data_axis(reading: Reading) -> Reading:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from placement_proofs.configs.document import words as names_of
+from placement_proofs.configs.shell_alternatives import joined_values
 from placement_proofs.configs.shell_condition import holds
 from placement_proofs.configs.shell_expand import Expander, Piece, Value, Word, merged, text_of
 from placement_proofs.configs.shell_lex import Lexer, Mark, Token
@@ -216,7 +217,7 @@ class Shell(Expander):
             if all(a is alternatives[0] or a == alternatives[0] for a in alternatives):
                 value = alternatives[0]
             else:
-                value = _joined(name, alternatives, line)
+                value = joined_values(name, alternatives, line)
             if value is not None:
                 self.variables[name] = value
 
@@ -353,34 +354,6 @@ def _assignment(token: Token) -> str | None:
         return None
     match = _ASSIGNMENT.match(token.parts[0].text)
     return match[1] if match else None
-
-
-def _joined(name: str, alternatives: Sequence[Value | None], line: int) -> Value | None:
-    """One value for several alternatives: arguments are marked, other values become open."""
-    values = [value for value in alternatives if value is not None]
-    if not any("--" in text_of(word) for value in values for word in value):
-        return ((Piece(f"${{{name}}}", Mark(line, open=name, when=line)),),)
-    common = _prefix(values) if len(values) == len(alternatives) else 0
-    single = all(len(value) == 1 for value in values)
-    if single:
-        same = _prefix([value[0] for value in values]) if common == 0 else len(values[0][0])
-        rest = [p for value in values for p in (*value[0][same:], Piece(" ", Mark(line)))]
-        return ((*values[0][0][:same], *(_marked(piece, line) for piece in rest)),)
-    tails = [tuple(_marked(p, line) for p in word) for v in values for word in v[common:]]
-    return (*values[0][:common], *tails)
-
-
-def _prefix(values: Sequence[Sequence[object]]) -> int:
-    count = 0
-    for column in zip(*values, strict=False):
-        if any(item != column[0] for item in column):
-            break
-        count += 1
-    return count
-
-
-def _marked(piece: Piece, line: int) -> Piece:
-    return replace(piece, mark=replace(piece.mark, when=piece.mark.when or line))
 
 
 _NODES, _TASKS = "nodes|N", "ntasks-per-node"

@@ -48,7 +48,7 @@ def _wants_deepspeed(draft: Draft) -> bool:
 def _fsdp(draft: Draft) -> dict[str, object]:
     reading = draft.reading
     carried = ("stage", "keep", "over", "cp", "method", "tp", "replicate", "recompute", "offload")
-    draft.limit((*carried, "vocabulary"), {"micro": _SCRIPT})
+    draft.limit((*carried, "vocabulary"), {"micro": _SCRIPT}, "with FSDP")
     if reading.tp != 1:
         draft.fixed("vocabulary", False, "the model's tensor-parallel plan is its blocks' layers")
     draft.sharding(("cp",), "FSDP2 shards over dp_shard and cp together")
@@ -91,7 +91,7 @@ def _deepspeed(draft: Draft) -> dict[str, object]:
     reading = draft.reading
     carried = ("stage", "over", "sp", "micro", "offload")
     lost = {"recompute": "the model or the trainer switches it under DeepSpeed"}
-    draft.limit(carried, lost)
+    draft.limit(carried, lost, f"with ZeRO stage {reading.stage}")
     draft.sharding(("sp",), "DeepSpeed shards over data and sequence ranks together")
     zero = deepspeed.zero_block(draft)
     block: dict[str, object] = {"zero_stage": zero["stage"]}
@@ -117,7 +117,8 @@ def _deepspeed(draft: Draft) -> dict[str, object]:
 def _megatron(draft: Draft) -> dict[str, object]:
     reading = draft.reading
     carried = ("stage", "over", "tp", "sequence", "cp", "method", "pp", "micro", "recompute")
-    draft.limit(carried, {"ep": "this package's reader does not know the key that says it"})
+    lost = {"ep": "this package's reader does not know the key that says it"}
+    draft.limit(carried, lost, "in its Megatron-LM plugin")
     draft.sharding(("cp",), "Megatron's distributed optimizer shards over dp and cp together")
     if reading.cp != 1:
         draft.fixed("method", "ring", "the plugin's context parallelism is a ring")

@@ -80,7 +80,8 @@ def convert(
     draft = _draft(composition, to, imported)
     body = _writer(to)(draft)
     source = repr(composition)
-    back = _read_back(to, body, draft.reading.world)
+    world = draft.reading.world
+    back = _read_back(to, body, world // draft.elsewhere() if world else None)
     _compare(draft, read_degrees(back))
     return Conversion(
         to, source, _headed(to, body, source, draft), *_collected(draft), repr(back)
@@ -129,6 +130,9 @@ def _read_back(to: str, text: str, world: int | None) -> Composition:
 def _compare(draft: Draft, back: Reading) -> None:
     """A role that reads back otherwise is lost, whether the writer knew it or not."""
     known = {loss.role for loss in draft.losses}
+    own = draft.reading
+    if "stage" in known and (own.replicate, own.shard) == (1, back.replicate):
+        known |= {"replicate", "shard"}
     for role, _, value in differences(draft.reading, back):
         if role not in known:
             draft.lose(role, f"the written file reads back as {shown(value)}")

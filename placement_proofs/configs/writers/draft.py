@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Never
@@ -9,7 +10,6 @@ from typing import Never
 from placement_proofs.configs.degrees import Reading
 from placement_proofs.configs.record import Batch, Dtypes
 from placement_proofs.errors import IllFormed
-from placement_proofs.mesh import Dim
 
 
 @dataclass(frozen=True)
@@ -91,19 +91,21 @@ class Draft:
         """Raise: the placement has no expression in this format."""
         raise IllFormed(f"--to {self.format}", found, rule, remedy)
 
-    def limit(self, carried: Iterable[str], lost: Mapping[str, str] | None = None) -> None:
+    def limit(
+        self, carried: Iterable[str], lost: Mapping[str, str] | None = None, under: str = ""
+    ) -> None:
         """Of the roles that are not ``carried``, lose those in ``lost`` and refuse other axes."""
         plain, reasons, kept = Reading(), dict(lost or {}), {*carried, "shard"}
         for role in (f.name for f in fields(Reading) if f.name not in kept):
             if getattr(self.reading, role) == getattr(plain, role):
                 continue
             if role in AXES and role not in reasons:
-                self._no_axis(role)
+                self._no_axis(role, under)
             self.lose(role, reasons.get(role, ""))
 
-    def _no_axis(self, role: str) -> Never:
+    def _no_axis(self, role: str, under: str) -> Never:
         value = shown(getattr(self.reading, role))
-        rule = f"a file of {self.name} has no expression of {AXES[role]}"
+        rule = " ".join(f"a file of {self.name} has no expression of {AXES[role]} {under}".split())
         self.refuse(f"{role} {value}", rule, "choose another format, or leave that strategy out")
 
     def fixed(self, role: str, value: object, reason: str) -> None:
@@ -111,22 +113,28 @@ class Draft:
         if getattr(self.reading, role) != value:
             self.lose(role, reason)
 
-    def sharding(self, over: Iterable[str], reason: str, experts: Iterable[str] = ()) -> None:
-        """The format shards over the data ranks and ``over``, experts over ``experts``."""
+    def sharding(self, over: Iterable[str], reason: str) -> None:
+        """The format shards over the data ranks and ``over``, experts over their own copies."""
         if self.reading.stage == 0:
             return
         sizes = {name: getattr(self.reading, name, 1) for name in ("cp", "sp", "ep")}
         sizes["dp"] = self.reading.shard
         self.fixed("over", frozenset(n for n in over if sizes[n] != 1), reason)
         if self.reading.ep != 1:
-            own = frozenset(name for name in experts if sizes[name] != 1)
-            self.fixed("experts_over", own, "states of experts are sharded over their own copies")
+            own = frozenset(name for name in ({*over} - {"ep"}) | {"dp"} if sizes[name] != 1)
+            self.fixed("experts_over", own, "states of experts are sharded over their copies")
 
     def stages(self, allowed: Iterable[int], remedy: str) -> None:
         """Refuse ZeRO stages that the framework does not have."""
         if self.reading.stage not in allowed:
             rule = f"{self.name} has no expression of ZeRO stage {self.reading.stage}"
             self.refuse(f"ZeRO stage {self.reading.stage}", rule, remedy)
+
+    def elsewhere(self) -> int:
+        """The product of degrees that the file leaves to the program."""
+        lost = {loss.role for loss in self.losses} & AXES.keys()
+        sizes = [getattr(self.reading, role) for role in lost]
+        return math.prod(size for size in sizes if isinstance(size, int))
 
     def number(self, role: str) -> int:
         """A degree as a number.
@@ -177,7 +185,3 @@ def shown(value: object) -> str:
         return ", ".join(sorted(map(str, value))) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
-
-def divided(total: Dim, by: int) -> int | None:
-    """A quotient where both are numbers."""
-    return total // by if isinstance(total, int) else None

@@ -24,7 +24,8 @@ def write(draft: Draft) -> str:
 
 def _trainer(draft: Draft) -> str:
     reading = draft.reading
-    draft.limit(("stage", "keep", "micro", "recompute", "offload"))
+    carried = ("stage", "keep", "micro", "recompute", "offload")
+    draft.limit(carried, under=f"with ZeRO stage {reading.stage}")
     if reading.recompute == "selective":
         draft.lose("recompute", "the Trainer recomputes whole blocks or nothing")
     table: dict[str, object | None] = {**_first(draft)}
@@ -44,13 +45,14 @@ def _megatron(draft: Draft) -> str:
     """Megatron-Core's words, read under ``USE_MCA=1``."""
     reading = draft.reading
     carried = ("stage", "over", "experts_over", "tp", "sequence", "cp", "method", "ep", "pp")
-    draft.limit((*carried, "micro", "chunks", "schedule", "recompute"))
+    carried = (*carried, "micro", "chunks", "schedule", "recompute")
+    draft.limit(carried, under="under Megatron-Core")
     if reading.schedule == "gpipe":
         draft.lose("schedule", "Megatron runs 1F1B")
     if reading.cp != 1:
         draft.fixed("method", "ring", "Megatron's default is a ring (cp_comm_type p2p)")
     reason = "the distributed optimizer shards over data, context and expert ranks"
-    draft.sharding(("cp", "ep"), reason, ("dp", "cp"))
+    draft.sharding(("cp", "ep"), reason)
     full = reading.recompute == "full"
     table = {
         **_first(draft),
@@ -90,8 +92,8 @@ def _second(draft: Draft) -> str:
     """The second version: FSDP2 with copies, Ulysses and experts' ranks."""
     reading = draft.reading
     lost = {"recompute": "checkpointing of activations is the model's own setting"}
-    carried = ("stage", "over", "replicate", "sp", "ep", "micro")
-    draft.limit(carried, lost)
+    carried = ("stage", "over", "experts_over", "replicate", "sp", "ep", "micro")
+    draft.limit(carried, lost, "under its second version")
     if reading.stage == 0 and reading.ep != 1:
         rule = "experts' ranks are taken from those that FSDP2 shards over"
         draft.refuse(f"ep {reading.ep} without sharding", rule, "use fsdp with shard_over")

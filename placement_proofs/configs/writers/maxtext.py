@@ -59,10 +59,9 @@ def _weights(draft: Draft) -> None:
         reason = "MaxText's rules shard weights over context and expert ranks"
         for role in ("stage", "over"):
             draft.lose(role, reason)
-        if reading.experts_over:
-            draft.lose("experts_over", reason)
-        if reading.stage == 0 and reading.shard != 1:
-            draft.lose("replicate", "data ranks are copies of what context ranks shard")
+        if reading.ep != 1:
+            sizes = {"cp": reading.cp, "sp": reading.sp}
+            draft.fixed("experts_over", frozenset(n for n in sizes if sizes[n] != 1), reason)
     elif reading.stage == 3:
         reason = "weights are sharded over fsdp, context and expert ranks together"
         draft.sharding(("cp", "sp", "ep"), reason)

@@ -9,7 +9,7 @@ from placement_proofs.configs.writers.draft import Draft
 from placement_proofs.configs.writers.text import given
 
 CARRIED = (
-    *("stage", "replicate", "over", "tp", "sequence", "cp", "sp", "method", "ep", "pp"),
+    *("stage", "replicate", "over", "experts_over", "tp", "sequence", "cp", "sp", "method", "ep", "pp"),
     *("micro", "schedule", "chunks", "recompute", "offload"),
 )
 _SHARDED = {2: "optim_grads", 3: "optim_grads_params"}

@@ -6,7 +6,7 @@ from placement_proofs.configs.writers.draft import Draft
 from placement_proofs.configs.writers.text import given, toml_text
 
 CARRIED = (
-    *("stage", "replicate", "keep", "over", "tp", "sequence", "cp", "method", "ep", "pp"),
+    *("stage", "replicate", "keep", "over", "experts_over", "tp", "sequence", "cp", "method", "ep", "pp"),
     *("micro", "schedule", "chunks", "recompute", "offload", "vocabulary"),
 )
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
