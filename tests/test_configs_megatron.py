@@ -152,6 +152,15 @@ def test_open_degrees_name_their_variable(tmp_path: Path) -> None:
     assert imported.field("layers").value == 16
 
 
+def test_a_degree_under_a_condition_is_open(tmp_path: Path) -> None:
+    before = 'X=""\nif [ $M = a ]; then X="--expert-model-parallel-size 4 --num-experts 8"; fi'
+    imported = _load(tmp_path, "$X", before=before)
+    field = imported.field("ep")
+    assert (field.value, field.provenance) == ("N_ep", "cli or environment")
+    assert field.place == "a.sh:2 --expert-model-parallel-size"
+    assert [f.rule for f in imported.findings] == []
+
+
 def test_open_switches_are_unknown(tmp_path: Path) -> None:
     fsdp = f"--use-megatron-fsdp --data-parallel-sharding-strategy $S {DISTRIBUTED}"
     field = _load(tmp_path, fsdp).field("zero_stage")

@@ -123,8 +123,18 @@ def test_a_flag_in_an_undecided_branch_is_set_apart() -> None:
     assert isinstance(maybe, Block) and maybe.items["sequence_parallel"].line == 2
 
 
-@pytest.mark.parametrize("before", ["", 'A=""\n', "A=()\n", 'A="--bf16 "\n'])
-@pytest.mark.parametrize("inside", ['A="$A --fp16"', "A=($A --fp16)", "A+=' --fp16'"])
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ("", 'A="$A --fp16"'),
+        ("", "A=(--fp16)"),
+        ('A=""\n', "A+=' --fp16'"),
+        ('A="--bf16 "\n', "A+=' --fp16'"),
+        ('A="--bf16 "\n', 'A="$A --fp16"'),
+        ("A=()\n", "A=(${A[@]} --fp16)"),
+        ("A=(--bf16)\n", "A+=(--fp16)"),
+    ],
+)
 def test_alternatives_of_a_branch_are_marked(before: str, inside: str) -> None:
     block = parse_arguments(f"{before}if [ $X = 1 ]; then {inside}; fi\n{RUN} ${{A[@]}}", "a.sh")
     maybe = block.items["@maybe"].value

@@ -87,7 +87,7 @@ def _expert_grid(c: Checked) -> None:
 
 def _experts(c: Checked) -> None:
     job, experts = c.job, number(c.job, "experts")
-    named = c.has("num_experts") or c.has("num_moe_experts")
+    named = c.has("num_experts") or c.has("num_moe_experts") or "num_experts" in _maybe(job)
     key = EP if c.has(EP) else "moe_expert_parallel_size"
     if isinstance(job.ep, int) and job.ep > 1 and experts and experts % job.ep:
         message = f"{experts} experts on ep {job.ep}: {experts / job.ep:.6g} on a rank"

@@ -18,7 +18,7 @@ from placement_proofs.derive.reductions import (
 )
 from placement_proofs.derive.stages import Body, cut
 from placement_proofs.derive.types import Typed, assign_layouts
-from placement_proofs.derive.updates import clip, settle, shard_set, update
+from placement_proofs.derive.updates import clip, shard_set, update
 from placement_proofs.errors import IllFormed
 from placement_proofs.layout import sharded
 from placement_proofs.mesh import Dim
@@ -135,7 +135,7 @@ class _Stages:
         after = released + reduce_after_loop(trained)
         if pipeline:
             after += reduce_ties(trained, f"{pipeline[0]}:tied")
-        after += normalise(trained, self.typed.mean_axes, self.loss) + settle(trained)
+        after += normalise(trained, self.typed.mean_axes, self.loss)
         if self.clipping:
             after += clip(trained, self.sharings(), pipeline, tied_here=k == 0)
         after += update(trained)

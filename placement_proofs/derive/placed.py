@@ -24,9 +24,9 @@ from placement_proofs.profile import Profile
 
 @dataclass(frozen=True)
 class Move:
-    """One reduction of a gradient; ``in_loop`` ones run in every micro-batch."""
+    """One reduction of a gradient, or a slice; ``in_loop`` ones run in every micro-batch."""
 
-    kind: Collective
+    kind: Collective | None
     axes: tuple[str, ...]
     before: Layout
     after: Layout
@@ -100,9 +100,14 @@ def place_tensor(
     """
     parameters = placement.of(tensor.group, State.PARAMETERS)
     own = tuple(entry(p) for p in parameters if p.mode is Mode.SHARDED)
-    stored = _stored(parameters, own)
-    optimizer = _stored(placement.of(tensor.group, State.OPTIMIZER), own)
-    gradient = _stored(placement.of(tensor.group, State.GRADIENTS), own)
+    stored, gradient, optimizer = _ordered(
+        (
+            parameters,
+            placement.of(tensor.group, State.GRADIENTS),
+            placement.of(tensor.group, State.OPTIMIZER),
+        ),
+        own,
+    )
     if tensor.trainable:
         _check_update(tensor, stored, optimizer)
     offloaded = tuple(p.state.value for p in placement.places if p.mode is Mode.OFFLOADED)
@@ -129,10 +134,23 @@ def entry(place: Place) -> Entry:
     return Entry(place.axes, sharded(place.dim))
 
 
-def _stored(places: Iterable[Place], own: Layout) -> Layout:
-    """Shards in nesting order: those in which the tensor is used, then the others by axes."""
-    entries = [entry(p) for p in places if p.mode in (Mode.SHARDED, Mode.SHARDED_WITH_GATHER)]
-    return tuple(sorted(entries, key=lambda e: () if e in own else e.axes))
+def _ordered(states: Sequence[tuple[Place, ...]], own: Layout) -> list[Layout]:
+    """Shards of each state in one nesting order, outermost first.
+
+    Shards in which the tensor is used come first, then those of the stored parameter (what publication
+    opens lies inside of them), then those of the stored gradient (reduced in the loop, before others).
+    """
+    layouts = [
+        [entry(p) for p in places if p.mode in (Mode.SHARDED, Mode.SHARDED_WITH_GATHER)]
+        for places in states
+    ]
+    parameter, gradient, _ = layouts
+    own_index = {e: i for i, e in enumerate(own)}
+
+    def place(e: Entry) -> tuple[bool, int, bool, bool, tuple[str, ...]]:
+        return (e not in own, own_index.get(e, 0), e not in parameter, e not in gradient, e.axes)
+
+    return [tuple(sorted(layout, key=place)) for layout in layouts]
 
 
 def _check_update(tensor: Tensor, stored: Layout, optimizer: Layout) -> None:
@@ -149,30 +167,49 @@ def _check_update(tensor: Tensor, stored: Layout, optimizer: Layout) -> None:
 def _reductions(
     tensor: PlanTensor, own: Layout, profile: Profile
 ) -> tuple[Layout, tuple[Move, ...]]:
-    """A fresh gradient's layout, and the cheapest reductions to where it is consumed.
+    """A fresh gradient's layout, and the cheapest way to where it is consumed.
 
-    A shard of the optimizer state takes a reduce-scatter, any other pending axis an all-reduce. A
-    reduction whose result is the stored mode of the gradient runs in the loop.
+    A shard of the optimizer state takes a reduce-scatter, any other pending axis an all-reduce; a
+    shard of a gradient that is whole is a slice. What the stored mode of the gradient asks for, and
+    what lies outside of it, runs in the loop.
     """
-    pending = [a for e in tensor.use if e.on.kind is Kind.REPLICATED for a in e.axes]
-    partial = (*own, *(Entry((a,), PARTIAL) for a in pending))
+    pending = {a for e in tensor.use if e.on.kind is Kind.REPLICATED for a in e.axes}
+    partial = (*own, *(Entry((a,), PARTIAL) for a in sorted(pending)))
     if not tensor.trainable:
         return partial, ()
-    wanted: list[tuple[Collective, tuple[str, ...], Layout, bool]] = []
-    for shard in unshared(tensor.optimizer, own):
-        if profile.scatter_gradients and set(shard.axes) <= set(pending):
-            in_loop = profile.sync_each_micro or shard in tensor.gradient
-            wanted.append((Collective.REDUCE_SCATTER, shard.axes, (shard,), in_loop))
-            pending = [a for a in pending if a not in shard.axes]
-    wanted += [(Collective.ALL_REDUCE, (a,), (), profile.sync_each_micro) for a in sorted(pending)]
-    moves, layout = [], partial
-    for kind, axes, shards, in_loop in sorted(wanted, key=lambda w: not w[3]):
-        rest = without(layout, axes)
-        inner = [e for e in rest if e.on.kind is Kind.SHARDED]
-        after = (*inner, *shards, *(e for e in rest if e not in inner))
-        moves.append(Move(kind, axes, layout, after, in_loop))
-        layout = after
-    return partial, tuple(moves)
+    shards = unshared(tensor.optimizer, own)
+    looped = [i for i, shard in enumerate(shards) if shard in tensor.gradient]
+    inside = len(shards) if profile.sync_each_micro else max(looped, default=-1) + 1
+    moves: list[Move] = []
+    whole: list[tuple[Entry, bool]] = []
+    for i, shard in enumerate(shards):
+        if profile.scatter_gradients and set(shard.axes) <= pending and not whole:
+            _add(moves, partial, Collective.REDUCE_SCATTER, shard.axes, (shard,), i < inside)
+            pending -= set(shard.axes)
+        else:
+            whole.append((shard, i < inside))
+    for axis in sorted(pending):
+        early = profile.sync_each_micro or any(axis in s.axes and e for s, e in whole)
+        _add(moves, partial, Collective.ALL_REDUCE, (axis,), (), early)
+    for shard, _ in whole:
+        _add(moves, partial, None, shard.axes, (shard,), False)
+    return partial, tuple(sorted(moves, key=lambda move: not move.in_loop))
+
+
+def _add(
+    moves: list[Move],
+    start: Layout,
+    kind: Collective | None,
+    axes: tuple[str, ...],
+    shards: Layout,
+    in_loop: bool,
+) -> None:
+    """Append a move that starts where the last one ended; shards stay in front of partial axes."""
+    before = moves[-1].after if moves else start
+    rest = without(before, axes)
+    inner = [e for e in rest if e.on.kind is Kind.SHARDED]
+    after = (*inner, *shards, *(e for e in rest if e not in inner))
+    moves.append(Move(kind, axes, before, after, in_loop))
 
 
 def unshared(layout: Layout, other: Layout) -> Layout:
@@ -191,12 +228,16 @@ def by_unit(placed: Iterable[Placed]) -> list[list[Placed]]:
 def by_shard(
     members: Iterable[Placed], of: Callable[[Placed], Layout]
 ) -> list[tuple[tuple[str, ...], list[Placed]]]:
-    """Tensors by the axes of each of their shards, innermost shards first."""
-    groups: dict[tuple[str, ...], list[Placed]] = {}
-    for p in members:
-        for shard in reversed(of(p)):
-            groups.setdefault(shard.axes, []).append(p)
-    return list(groups.items())
+    """Tensors by the axes of each of their shards: every tensor's innermost shard in a first round."""
+    rounds = [(p, list(of(p))) for p in members]
+    groups: list[tuple[tuple[str, ...], list[Placed]]] = []
+    while any(left for _, left in rounds):
+        now: dict[tuple[str, ...], list[Placed]] = {}
+        for p, left in rounds:
+            if left:
+                now.setdefault(left.pop().axes, []).append(p)
+        groups += now.items()
+    return groups
 
 
 def spans(

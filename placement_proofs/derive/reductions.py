@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 from placement_proofs.derive.placed import Move, Placed, by_unit, spans
 from placement_proofs.derive.types import MICRO
@@ -40,21 +39,35 @@ def _accumulate(members: Sequence[Placed]) -> Step:
 def _reductions(
     members: Sequence[Placed], buffer: Buffer, phase: Phase, *, in_loop: bool
 ) -> list[Step]:
-    """One transfer for the tensors of a unit that share kind and axes; scatters come first."""
-
-    def key(pair: tuple[Placed, Move]) -> tuple[bool, tuple[str, ...]]:
-        return pair[1].kind is Collective.ALL_REDUCE, pair[1].axes
-
-    pairs = [(p, m) for p in members for m in p.moves if m.in_loop is in_loop]
+    """One step for the tensors of a unit that make the same move, round by round."""
+    rounds = [[(p, m) for m in p.moves if m.in_loop is in_loop] for p in members]
     steps: list[Step] = []
-    for _, group in groupby(sorted(pairs, key=key), key=key):
-        same = list(group)
+    for same in _rounds(rounds):
         items = tuple(p.gradient(m.before, m.after, buffer) for p, m in same)
         placed, move = same[0]
-        steps.append(
-            Transfer(move.kind, move.axes, items, placed.where(phase), "sum of the ranks' parts")
-        )
+        where = placed.where(phase)
+        if move.kind is None:
+            steps.append(Local(Action.SLICE, items, where, "the optimizer's part"))
+        else:
+            steps.append(Transfer(move.kind, move.axes, items, where, "sum of the ranks' parts"))
     return steps
+
+
+def _rounds(left: list[list[tuple[Placed, Move]]]) -> Iterator[list[tuple[Placed, Move]]]:
+    """The next move of those tensors that are furthest behind, grouped by kind and axes.
+
+    Scatters come first, so that a tensor without them joins the others' all-reduces.
+    """
+
+    def key(move: Move) -> tuple[int, tuple[str, ...]]:
+        return _ORDER[move.kind], move.axes
+
+    while any(left):
+        first = min(key(pairs[0][1]) for pairs in left if pairs)
+        yield [pairs.pop(0) for pairs in left if pairs and key(pairs[0][1]) == first]
+
+
+_ORDER = {Collective.REDUCE_SCATTER: 0, Collective.ALL_REDUCE: 1, None: 2}
 
 
 def reduce_ties(placed: Sequence[Placed], axis: str) -> list[Step]:

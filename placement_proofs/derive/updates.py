@@ -22,18 +22,6 @@ from placement_proofs.plan import (
 SCALAR: tuple[int, ...] = ()
 
 
-def settle(placed: Sequence[Placed]) -> list[Step]:
-    """Take the optimizer's part of a gradient that is still whole."""
-    items = tuple(
-        p.gradient(p.reduced, p.tensor.optimizer)
-        for p in placed
-        if set(p.reduced) != set(p.tensor.optimizer)
-    )
-    return (
-        [Local(Action.SLICE, items, Where(Phase.UPDATE), "the optimizer's part")] if items else []
-    )
-
-
 def clip(
     placed: Sequence[Placed],
     sharings: Sequence[tuple[str, ...]],
