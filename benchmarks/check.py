@@ -1,7 +1,7 @@
 """How long ``check`` takes, as ratios against a baseline in the same run.
 
-Run with ``python benchmarks/check.py``. Absolute times depend on the machine; the ratios say whether
-the work grows with sizes, depth or the number of axes.
+Run with ``python benchmarks/check.py``. Absolute times depend on the machine; the ratios say
+whether the work grows with sizes, depth or the number of axes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from placement_proofs import checking
+from placement_proofs import checking, conditions
 from placement_proofs.inputs import read_subject
 
 ONE = "data(dp=8)"
@@ -38,7 +38,7 @@ def checked(text: str, **options: object) -> Callable[[], object]:
     """A check that proves everything again, without the cache of earlier proofs."""
 
     def run() -> object:
-        checking._proved.cache_clear()
+        conditions.forget()
         return checking.check(read_subject(text, **options))  # type: ignore[arg-type]
 
     return run

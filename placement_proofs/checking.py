@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from placement_proofs.advice import advice
 from placement_proofs.composition import Composition
+from placement_proofs.conditions import (
+    CONDITIONS,
+    Proof,
+    conditions_of,
+    prove_plan,
+    proved,
+    verdict_of,
+)
 from placement_proofs.derive import derive
 from placement_proofs.derive.fit import check_fit
 from placement_proofs.errors import IllFormed
@@ -18,38 +25,14 @@ from placement_proofs.model import Model
 from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
-from placement_proofs.project import Projected, project
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import Counterexample, ProgramResult, find_repairs, prove
 from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.strategies import Strategy
-from placement_proofs.verdict import ConditionResult, Verdict, combine
+from placement_proofs.verdict import ConditionResult, Verdict
 
-CONDITIONS = ("gradient_integrity", "state_consistency", "norm_integrity")
-
-
-@dataclass(frozen=True)
-class Proof:
-    """One element program of a plan with its result."""
-
-    projected: Projected
-    result: ProgramResult
-
-
-@lru_cache(maxsize=512)
-def _proved(program: Program, sizes: tuple[tuple[str, int], ...]) -> ProgramResult:
-    return prove(program, sizes=dict(sizes) or None)
-
-
-def prove_plan(plan: Plan, sizes: Mapping[str, int]) -> tuple[Proof, ...]:
-    """Prove every element program of a plan."""
-    proofs = []
-    for projected in project(plan):
-        program = projected.program
-        names = (*program.axes, *program.loops)
-        known = tuple((a, sizes[a]) for a in names if a in sizes)
-        proofs.append(Proof(projected, _proved(program, known)))
-    return tuple(proofs)
+if TYPE_CHECKING:
+    from placement_proofs.cost.convention import Convention
 
 
 def known_sizes(composition: Composition) -> dict[str, int]:
@@ -68,11 +51,22 @@ def plan_of(subject: Subject, *, clipping: bool = False) -> tuple[Plan, Model]:
         IllFormed: the composition does not fit the model, or a deviation selects nothing.
     """
     composition, model = subject.composed()
-    plan = derive(composition, model, subject.profile, clipping=clipping)
-    sizes = int_sizes(plan, model, known_sizes(composition))
+    plan = derive(composition, model, subject.profile, clipping=clipping, loss=subject.loss)
+    if subject.imported is None:
+        fitting_sizes(plan, model, known_sizes(composition))
+    return _deviated(plan, subject.deviations), model
+
+
+def fitting_sizes(plan: Plan, model: Model, known: Mapping[str, int]) -> IntSizes | None:
+    """All sizes as integers, or ``None`` where one is a symbol.
+
+    Raises:
+        IllFormed: the sizes do not divide the model.
+    """
+    sizes = int_sizes(plan, model, known)
     if sizes is not None:
         check_fit(plan, model, sizes)
-    return _deviated(plan, subject.deviations), model
+    return sizes
 
 
 def int_sizes(plan: Plan, model: Model, known: Mapping[str, int]) -> IntSizes | None:
@@ -95,13 +89,11 @@ def _deviated(plan: Plan, deviations: Iterable[str]) -> Plan:
     return plan
 
 
-def check(
-    what: Subject | Composition | Strategy | str, *, convention: str = "zero-paper"
-) -> Report:
+def check(what: Subject | Composition | Strategy | str, *, convention: str | None = None) -> Report:
     """Prove or refute a subject, and cost it where its sizes are known.
 
     Anything but a subject is read with the defaults of :func:`read_subject`. ``convention`` names
-    the bytes per parameter.
+    the bytes per parameter; without it, a configuration file's number formats choose.
 
     Raises:
         IllFormed: the subject has no meaning, or its ranks cannot run it.
@@ -113,25 +105,25 @@ def check(
     plan, _ = plan_of(subject, clipping=True)
     known = known_sizes(composition)
     proofs = prove_plan(plan, known)
-    conditions = _decided(subject, {name: _condition(proofs, name) for name in CONDITIONS})
-    failures = tuple(_failures(proofs))
-    if not failures:
+    conditions = _decided(subject, conditions_of(proofs))
+    failing = _failing(proofs)
+    if not failing:
         _check_runnable(subject, plan)
     report = Report(
         subject.text,
         model.name,
-        combine(c.verdict for c in conditions.values()),
+        verdict_of(conditions),
         conditions,
-        failures[0] if failures else None,
-        len(failures),
-        tuple(dict.fromkeys(name for f in failures[1:] for name in f.members)),
-        _undone(subject, known, convention) if failures else (),
+        _failure(failing, known),
+        len(failing),
+        _also_failing(failing),
+        _undone(subject, known) if failing else (),
         warnings=(*_import_warnings(subject), *advice(composition)),
         assumptions=_assumptions(subject, conditions),
         source=subject.imported.to_json() if subject.imported else None,
         deviations=subject.deviations,
     )
-    return _costed(report, plan, model, known, convention)
+    return _costed(report, plan, model, known, _convention(subject, convention))
 
 
 def _decided(
@@ -161,73 +153,30 @@ def _check_runnable(subject: Subject, plan: Plan) -> None:
         )
 
 
-def _condition(proofs: Iterable[Proof], name: str) -> ConditionResult:
-    """One condition over all element programs: contracts on activations are about gradients."""
-    parts = []
-    for proof in proofs:
-        conditions = dict(proof.result.conditions)
-        names = [name]
-        if name == "gradient_integrity":
-            names += ["contract"] if proof.projected.about == "activations" else []
-        parts += [conditions[n] for n in names if n in conditions]
-    parts = [p for p in parts if p.verdict is not Verdict.NOT_APPLICABLE]
-    if not parts:
-        return ConditionResult(Verdict.NOT_APPLICABLE)
-    verdict = combine(p.verdict for p in parts)
-    telling = [p for p in parts if p.verdict is verdict]
-    return ConditionResult(
-        verdict,
-        _common(p.covers for p in telling),
-        tuple(dict.fromkeys(a for p in parts for a in p.assumptions)),
-        _merged(p.reason for p in telling if p.reason),
-        sum(p.obligations for p in parts),
+def _failing(proofs: Iterable[Proof]) -> tuple[Proof, ...]:
+    return tuple(p for p in proofs if p.result.counterexample is not None)
+
+
+def _failure(failing: tuple[Proof, ...], known: Mapping[str, int]) -> Failure | None:
+    """The first failure, with the sizes at which it shows."""
+    if not failing:
+        return None
+    projected = failing[0].projected
+    result = proved(projected.program, known, everywhere=True)
+    found = result.counterexample
+    assert found is not None
+    return Failure(
+        found.condition,
+        projected.about,
+        projected.members_of(found.subject),
+        _told(result, found),
+        str(found),
     )
 
 
-def _merged(texts: Iterable[str]) -> str:
-    """Distinct texts, the longest last, without those that another one contains."""
-    distinct = sorted(set(texts), key=len)
-    kept = [t for i, t in enumerate(distinct) if t and not any(t in u for u in distinct[i + 1 :])]
-    return "; ".join(kept)
-
-
-FREE = ("all sizes of ", "any number of turns of ")
-
-
-def _common(covers: Iterable[str]) -> str:
-    """What several results cover together: an axis that one of them fixes is not free."""
-    free: dict[str, dict[str, None]] = {prefix: {} for prefix in FREE}
-    others: dict[str, None] = {}
-    for part in (part for text in covers for part in text.split("; ")):
-        prefix = next((p for p in FREE if part.startswith(p)), None)
-        if prefix is None:
-            others[part] = None
-        else:
-            free[prefix] |= dict.fromkeys(part.removeprefix(prefix).split(", "))
-    said = set(" ".join(others).replace(",", "").split())
-    kept = {prefix: [n for n in names if n not in said] for prefix, names in free.items()}
-    texts = [prefix + ", ".join(names) for prefix, names in kept.items() if names]
-    return "; ".join([*texts, *(o for o in others if o and o != EXACT), *_exact(others)])
-
-
-EXACT = "exact arithmetic"
-
-
-def _exact(parts: Iterable[str]) -> list[str]:
-    return [EXACT] if EXACT in parts else []
-
-
-def _failures(proofs: Iterable[Proof]) -> Iterable[Failure]:
-    for proof in proofs:
-        found = proof.result.counterexample
-        if found is not None:
-            yield Failure(
-                found.condition,
-                proof.projected.about,
-                proof.projected.members_of(found.subject),
-                _told(proof.result, found),
-                str(found),
-            )
+def _also_failing(failing: tuple[Proof, ...]) -> tuple[str, ...]:
+    names = (n for p in failing[1:] for n in p.projected.members)
+    return tuple(dict.fromkeys(names))
 
 
 def _applies(condition: ConditionResult) -> bool:
@@ -239,7 +188,7 @@ def _told(result: ProgramResult, found: Counterexample) -> dict[str, Any]:
     return {**found.to_json(), "blame": result.to_json()["blame"]}
 
 
-def _undone(subject: Subject, known: Mapping[str, int], convention: str) -> tuple[Fix, ...]:
+def _undone(subject: Subject, known: Mapping[str, int]) -> tuple[Fix, ...]:
     """Repairs of a composition: the plan without one or all of its deviations, proved again."""
     fixes = []
     for i, deviation in enumerate(subject.deviations):
@@ -253,11 +202,9 @@ def _undone(subject: Subject, known: Mapping[str, int], convention: str) -> tupl
 
 def _fix(repaired: Subject, change: str, broken: Subject, known: Mapping[str, int]) -> Fix:
     plan, _ = plan_of(repaired, clipping=True)
-    proofs = prove_plan(plan, known)
-    verdict = combine(_condition(proofs, n).verdict for n in CONDITIONS)
-    return Fix(
-        change, verdict, _traffic_difference(plan, plan_of(broken, clipping=True)[0], broken)
-    )
+    verdict = verdict_of(conditions_of(prove_plan(plan, known)))
+    broken_plan, _ = plan_of(broken, clipping=True)
+    return Fix(change, verdict, _traffic_difference(plan, broken_plan, broken))
 
 
 def _traffic_difference(repaired: Plan, broken: Plan, subject: Subject) -> str:
@@ -282,21 +229,29 @@ def _assumptions(subject: Subject, conditions: Mapping[str, ConditionResult]) ->
     profile: Profile = subject.profile
     texts = [f"derived plan of profile {profile.name}"]
     if subject.imported is not None:
-        texts.append(f"costs are of model {subject.composed()[1].name}: the file names no model")
+        given = ", ".join(f"{k} {v}" for k, v in subject.imported.shape.items())
+        name = subject.composed()[1].name
+        texts.append(f"costs are of model {name}" + (f" with the file's {given}" if given else ""))
         texts += subject.imported.assumptions
     texts += [a for c in conditions.values() for a in c.assumptions]
     return tuple(dict.fromkeys(texts))
 
 
 def _costed(
-    report: Report, plan: Plan, model: Model, known: Mapping[str, int], convention: str
+    report: Report, plan: Plan, model: Model, known: Mapping[str, int], widths: Convention
 ) -> Report:
-    """Memory and communication without the steps that only the norm's proof needed."""
-    from placement_proofs.cost import communication, memory
-    from placement_proofs.cost.convention import convention as convention_named
+    """Memory and communication without the steps that only the norm's proof needed.
 
-    widths = convention_named(convention)
-    sizes = int_sizes(plan, model, known)
+    A configuration file whose sizes do not divide the model that is costed is proved all the same.
+    """
+    from placement_proofs.cost import communication, memory
+
+    try:
+        sizes = fitting_sizes(plan, model, known)
+    except IllFormed as error:
+        if report.source is None:
+            raise
+        return replace(report, notes=(*report.notes, f"no costs on model {model.name}: {error}"))
     if sizes is None:
         note = "sizes are symbols: memory and communication are closed forms, see formula"
         return replace(report, notes=(*report.notes, note))
@@ -306,6 +261,19 @@ def _costed(
         memory=memory(bare, sizes, widths).to_json(),
         communication=communication(bare, sizes, widths).to_json(),
     )
+
+
+def _convention(subject: Subject, named: str | None) -> Convention:
+    """The bytes per parameter asked for, or those of the number formats that a file gives."""
+    from placement_proofs.cost.convention import convention
+
+    if named is not None or subject.imported is None:
+        return convention(named or "zero-paper")
+    formats = subject.imported.dtypes
+    if formats.parameters == "fp32":
+        return convention("fp32")
+    wide = formats.gradients == "fp32" and formats.parameters in ("bf16", "fp16")
+    return convention("fp32-gradients" if wide else "zero-paper")
 
 
 def without_norm(plan: Plan) -> Plan:

@@ -251,6 +251,8 @@ def _call(node: ast.expr, place: str) -> Strategy:
         return STRATEGIES[name.id]()
     positional = [_literal(arg, place) for arg in node.args]
     named = {key.arg or "**": _literal(key.value, place) for key in node.keywords}
+    if len(named) < len(node.keywords):
+        raise IllFormed(place, _shown(node), "each argument is given once", "keep one of the two")
     try:
         return STRATEGIES[name.id](*positional, **named)
     except TypeError as error:
@@ -290,7 +292,8 @@ def _signature(name: str) -> str:
     import inspect
 
     parameters = inspect.signature(STRATEGIES[name]).parameters.values()
-    return f"{name}({', '.join(p.name + ('=...' if p.kind == p.KEYWORD_ONLY else '') for p in parameters)})"
+    words = [p.name + ("=..." if p.kind == p.KEYWORD_ONLY else "") for p in parameters]
+    return f"{name}({', '.join(words)})"
 
 
 def _nearest(name: str) -> str:

@@ -32,6 +32,7 @@ class Subject:
     model: Model | None = None
     profile: Profile = PROFILES["paper"]
     deviations: tuple[str, ...] = ()
+    loss: str = "mean"
     program: Program | None = None
     imported: Imported | None = None
 
@@ -51,11 +52,33 @@ class Subject:
         return self.composition, self.model
 
 
+@dataclass(frozen=True)
+class Options:
+    """What is said beside the text; ``None`` leaves it to the file or to the default."""
+
+    model: str | None = None
+    profile: str | None = None
+    loss: str | None = None
+    without: tuple[str, ...] = ()
+    world: int | None = None
+    format: str | None = None
+
+    @property
+    def facts(self) -> Profile:
+        """The profile.
+
+        Raises:
+            IllFormed: no profile has that name.
+        """
+        return _profile("--profile", self.profile or "paper")
+
+
 def read_subject(
     what: str | Path | Strategy | Composition,
     *,
     model: str | None = None,
-    profile: str = "paper",
+    profile: str | None = None,
+    loss: str | None = None,
     without: Sequence[str] = (),
     world: int | None = None,
     format: str | None = None,
@@ -66,6 +89,7 @@ def read_subject(
         what: an expression, a composition, or the path of a TOML or configuration file.
         model: the name of a built-in model or a TOML file.
         profile: the training stack whose facts the plan has.
+        loss: ``"mean"`` over samples, ``"tokens"`` (a mean over all tokens) or ``"sum"``.
         without: deviations of the loop from the derived plan.
         world: the number of ranks of a configuration file.
         format: of a configuration file; found from its keys if absent.
@@ -74,31 +98,49 @@ def read_subject(
         IllFormed: the text, the file or an option has no meaning.
     """
     text = repr(what) if isinstance(what, Strategy | Composition) else str(what)
-    if profile not in PROFILES:
-        raise IllFormed(
-            "--profile", repr(profile), f"profiles are {', '.join(PROFILES)}", "name one of them"
-        )
-    facts = PROFILES[profile]
+    options = Options(model, profile, loss, tuple(without), world, format)
     if not _is_path(text):
         composition = parse(text)
         _check_ranks(composition, world)
         _refuse({"format": format}, "an expression has no format")
-        chosen = _model(composition, model)
-        return Subject(repr(composition), composition, chosen, facts, tuple(without))
+        return _subject(composition, _model(composition, model), options)
     path = _existing(text)
     if path.suffix == ".toml" and format is None:
         table = _toml(path)
         if "program" in table:
-            from placement_proofs.program_text import load_program
-
-            given = {"model": model, "without": tuple(without), "world": world}
-            _refuse(given, "an element program says itself what the ranks do")
-            return Subject(str(path), program=load_program(path))
+            return _element_program(path, options)
         if "composition" in table:
-            subject = _composition_file(path, table, model, facts, without)
+            subject = _composition_file(path, table, options)
             _check_ranks(subject.composed()[0], world)
             return subject
-    return _config(path, model, facts, without, world, format)
+    return _config(path, options)
+
+
+def _subject(composition: Composition, model: Model, options: Options) -> Subject:
+    return Subject(
+        repr(composition),
+        composition,
+        model,
+        options.facts,
+        options.without,
+        loss=options.loss or "mean",
+    )
+
+
+def _element_program(path: Path, options: Options) -> Subject:
+    from placement_proofs.program_text import load_program
+
+    given = {k: v for k, v in vars(options).items() if k != "format"}
+    _refuse(given, "an element program says itself what the ranks do")
+    return Subject(str(path), program=load_program(path))
+
+
+def _profile(place: str, name: str) -> Profile:
+    if name not in PROFILES:
+        raise IllFormed(
+            place, repr(name), f"profiles are {', '.join(PROFILES)}", "name one of them"
+        )
+    return PROFILES[name]
 
 
 def _check_ranks(composition: Composition, world: int | None) -> None:
@@ -153,14 +195,9 @@ def _toml(path: Path) -> Mapping[str, Any]:
         raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
 
 
-def _composition_file(
-    path: Path,
-    table: Mapping[str, Any],
-    model: str | None,
-    facts: Profile,
-    without: Sequence[str],
-) -> Subject:
-    known = {"composition", "model", "profile", "without"}
+def _composition_file(path: Path, table: Mapping[str, Any], options: Options) -> Subject:
+    """A composition with its model, profile, loss and deviations; options replace what it says."""
+    known = {"composition", "model", "profile", "loss", "without"}
     unknown = sorted(set(table) - known)
     if unknown:
         raise IllFormed(
@@ -170,24 +207,34 @@ def _composition_file(
             "rename or remove it",
         )
     composition = parse(_text(path, table, "composition"), place=str(path))
+    said = {key: _text(path, table, key) for key in ("profile", "loss") if key in table}
+    if "profile" in said:
+        _profile(f"{path}: profile", said["profile"])
+    chosen = replace(
+        options,
+        profile=options.profile or said.get("profile"),
+        loss=options.loss or said.get("loss"),
+        without=(*_deviations(path, table), *options.without),
+    )
+    return _subject(composition, _file_model(path, table, composition, options.model), chosen)
+
+
+def _deviations(path: Path, table: Mapping[str, Any]) -> list[str]:
+    listed = table.get("without", [])
+    if not isinstance(listed, list) or not all(isinstance(e, str) for e in listed):
+        raise IllFormed(
+            f"{path}: without", repr(listed)[:60], "a list of texts", 'write ["drop ..."]'
+        )
+    return listed
+
+
+def _file_model(
+    path: Path, table: Mapping[str, Any], composition: Composition, model: str | None
+) -> Model:
     own = table.get("model")
     if model is None and isinstance(own, dict):
-        chosen = model_from(own, f"{path}: model")
-    else:
-        chosen = _model(composition, model or (str(own) if own else None))
-    if "profile" in table:
-        name = _text(path, table, "profile")
-        if name not in PROFILES:
-            raise IllFormed(
-                f"{path}: profile", repr(name), f"profiles are {', '.join(PROFILES)}", "name one"
-            )
-        facts = PROFILES[name]
-    extra = table.get("without", [])
-    if not isinstance(extra, list) or not all(isinstance(e, str) for e in extra):
-        raise IllFormed(
-            f"{path}: without", repr(extra)[:60], "a list of texts", 'write ["drop ..."]'
-        )
-    return Subject(repr(composition), composition, chosen, facts, (*extra, *without))
+        return model_from(own, f"{path}: model")
+    return _model(composition, model or (str(own) if own else None))
 
 
 def _text(path: Path, table: Mapping[str, Any], key: str) -> str:
@@ -217,26 +264,27 @@ def _own(composition: Composition) -> list[Any]:
     ]
 
 
-def _config(
-    path: Path,
-    model: str | None,
-    facts: Profile,
-    without: Sequence[str],
-    world: int | None,
-    format: str | None,
-) -> Subject:
+def _config(path: Path, options: Options) -> Subject:
     from placement_proofs.configs import load
 
-    given = load_model(model) if model else None
-    imported = load(path, world=world, format=format, model=given)
+    given = load_model(options.model) if options.model else None
+    imported = load(path, world=options.world, format=options.format, model=given)
     composition = imported.composition
-    chosen = _model(composition, model)
+    model = given or _model_of(path, imported, composition)
     batch = imported.batch.micro_batch
-    return Subject(
-        repr(composition),
-        composition,
-        chosen if batch is None else replace(chosen, micro_batch=batch),
-        facts,
-        (*imported.deviations, *without),
+    return replace(
+        _subject(
+            composition, model if batch is None else replace(model, micro_batch=batch), options
+        ),
+        deviations=(*imported.deviations, *options.without),
         imported=imported,
     )
+
+
+def _model_of(path: Path, imported: Imported, composition: Composition) -> Model:
+    """The shape that the file gives; what it does not give is that of the default model."""
+    stand_in = _model(composition, None)
+    shape = imported.shape
+    if not shape:
+        return stand_in
+    return model_from({"base": stand_in.name, **shape}, f"{path}: shape", stand_in.name)

@@ -82,8 +82,8 @@ class _Builder:
 class Shape:
     """The shape of a decoder-only transformer (elements).
 
-    ``experts`` is 0 for a dense model; ``kv_heads`` below ``heads`` is grouped-query attention. With
-    ``fused_attention`` (arXiv 2205.14135) no attention scores are kept for the backward pass.
+    ``experts`` is 0 for a dense model; ``kv_heads`` below ``heads`` is grouped-query attention.
+    With ``fused_attention`` (arXiv 2205.14135) no scores are kept for the backward pass.
     """
 
     layers: int = 2

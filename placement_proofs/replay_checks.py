@@ -171,14 +171,14 @@ def check_norm(machine: Machine, step: Clip) -> None:
         sound = sound and actual in (None, target)
         if actual is False:
             sound = False
-        values = target if actual is None or actual is False else actual
+        values = actual if isinstance(actual, dict) else target
         want += sum((v * v for v in values.values()), start=0)
     for name in loose:
         actual = _agreed(machine, [name], step)
-        if actual is False or actual is None:
-            sound = False
-        else:
+        if isinstance(actual, dict):
             want += sum((v * v for v in actual.values()), start=0)
+        else:
+            sound = False
     _compare_norm(machine, step, exact(want), sound)
 
 

@@ -55,11 +55,19 @@ def load_model(text: str) -> Model:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
-    return model_from(table.get("model", table), str(path))
+    own = table.get("model", table)
+    if not isinstance(own, dict):
+        raise IllFormed(
+            f"{path}: model",
+            repr(own)[:60],
+            "the model of a model file is a table with layers, hidden, heads, ...",
+            f"name it: --model {own}" if own in NAMES else "write [model] and its keys",
+        )
+    return model_from(own, str(path))
 
 
-def model_from(table: Mapping[str, object], place: str) -> Model:
-    """A model from a table of shape fields."""
+def model_from(table: Mapping[str, object], place: str, name: str = "") -> Model:
+    """A model from a table of shape fields, called ``name`` or as its file."""
     values = dict(table)
     psi = values.pop("parameters", None)
     if psi is not None:
@@ -77,7 +85,7 @@ def model_from(table: Mapping[str, object], place: str) -> Model:
         _check_field(place, key, value, known)
     shape = replace(base, **values)  # type: ignore[arg-type]
     _check_shape(place, shape)
-    return transformer(shape, name=Path(place).stem, folded=True)
+    return transformer(shape, name=name or Path(place).stem, folded=True)
 
 
 def _check_field(place: str, key: str, value: object, known: Mapping[str, object]) -> None:

@@ -9,7 +9,8 @@ from drawn import compositions
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from placement_proofs.checking import CONDITIONS, _condition, known_sizes, prove_plan
+from placement_proofs.checking import known_sizes
+from placement_proofs.conditions import conditions_of, prove_plan, verdict_of
 from placement_proofs.cost import sizes_of
 from placement_proofs.derive import derive
 from placement_proofs.derive.fit import check_fit
@@ -18,7 +19,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.models import Shape, transformer
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.simulate import simulate
-from placement_proofs.verdict import Verdict, combine
+from placement_proofs.verdict import Verdict
 
 MODEL = transformer(
     Shape(
@@ -46,8 +47,7 @@ def derived(composition):
 
 def proved(plan, known):
     """Whether the plan is right by proof: every condition proved, and every rank can run it."""
-    proofs = prove_plan(plan, known)
-    verdict = combine(_condition(proofs, name).verdict for name in CONDITIONS)
+    verdict = verdict_of(conditions_of(prove_plan(plan, known)))
     assert verdict in (Verdict.PROVED, Verdict.REFUTED, Verdict.ILL_FORMED)
     return verdict is Verdict.PROVED and not cannot_run(plan)
 

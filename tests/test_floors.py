@@ -16,7 +16,7 @@ FLOORS = [
     {"derive", "deviate"},
     {"project", "replay"},
     {"prove", "cost", "simulate"},
-    {"configs", "report"},
+    {"conditions", "configs", "report"},
     {"inputs"},
     {"checking", "small"},
     {"theories"},

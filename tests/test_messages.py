@@ -161,8 +161,8 @@ OPTIONS = {
 FILES = {
     "keys.toml": (
         'composition = "data(dp=2)"\nmodle = "moe"\n',
-        "{path}: modle: found 'moe'; a composition file has composition, model, profile, without; "
-        "rename or remove it",
+        "{path}: modle: found 'moe'; a composition file has composition, loss, model, profile, "
+        "without; rename or remove it",
     ),
     "types.toml": (
         "composition = 3\n",

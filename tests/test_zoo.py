@@ -15,9 +15,7 @@ def elements(model):
     sizes = IntSizes({}, model.dims)
     times = {b.name: sizes.dim(b.times) for b in model.blocks}
     users = {p: times[op.block] for op in model.ops for p in op.params}
-    return sum(
-        math.prod(sizes.dim(d) for d in t.shape) * users[t.name] for t in model.tensors
-    )
+    return sum(math.prod(sizes.dim(d) for d in t.shape) * users[t.name] for t in model.tensors)
 
 
 def test_the_dense_default_has_eight_billion_parameters():

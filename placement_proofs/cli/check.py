@@ -47,7 +47,11 @@ Examples:
 @click.option("--sarif", metavar="FILE", help="Also write the results as SARIF 2.1.0.")
 @common_options
 def check(
-    subjects: tuple[str, ...], convention: str, sarif: str | None, as_json: bool, **options: Any
+    subjects: tuple[str, ...],
+    convention: str | None,
+    sarif: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     found = [_checked(text, convention, options) for text in subjects]
     if sarif is not None:
@@ -62,7 +66,7 @@ def check(
     return combine(map(_verdict, found)).exit_code
 
 
-def _checked(text: str, convention: str, options: dict[str, Any]) -> Report | IllFormed:
+def _checked(text: str, convention: str | None, options: dict[str, Any]) -> Report | IllFormed:
     from placement_proofs.checking import check as prove_or_refute
 
     try:

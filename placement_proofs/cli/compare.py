@@ -47,7 +47,7 @@ Examples:
 @convention_option
 @common_options
 def compare(
-    subjects: tuple[str, ...], wanted: str, convention: str, as_json: bool, **options: Any
+    subjects: tuple[str, ...], wanted: str, convention: str | None, as_json: bool, **options: Any
 ) -> int:
     ratio = Fraction(sizes([f"wanted={wanted}"], "--wanted")["wanted"])
     with waiting("comparing"):
@@ -60,7 +60,7 @@ def compare(
 
 
 def _compared(
-    subjects: tuple[str, ...], wanted: Fraction, convention: str, options: dict[str, Any]
+    subjects: tuple[str, ...], wanted: Fraction, convention: str | None, options: dict[str, Any]
 ) -> Comparison:
     from placement_proofs.cost.compare import compare as compare_forms
     from placement_proofs.cost.convention import convention as convention_named

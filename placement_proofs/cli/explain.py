@@ -44,7 +44,7 @@ Examples:
 @convention_option
 @common_options
 def explain(
-    subject: str, every: bool, clip: bool, convention: str, as_json: bool, **options: Any
+    subject: str, every: bool, clip: bool, convention: str | None, as_json: bool, **options: Any
 ) -> int:
     from placement_proofs.checking import int_sizes, known_sizes, plan_of
     from placement_proofs.cost.convention import convention as convention_named

@@ -70,7 +70,7 @@ def formula(
     values: tuple[str, ...],
     terms: bool,
     uneven: bool,
-    convention: str,
+    convention: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -93,7 +93,7 @@ def formula(
 
 
 def _forms(
-    subject: str, options: Mapping[str, Any], convention: str, uneven: bool
+    subject: str, options: Mapping[str, Any], convention: str | None, uneven: bool
 ) -> tuple[str, ClosedForms]:
     from placement_proofs.checking import plan_of
     from placement_proofs.cost.closed_form import closed_forms

@@ -21,7 +21,8 @@ def plan_options(function: F) -> F:
     options = [
         click.option("--model", metavar="M", help="dense, moe, tiny, abstract, or a TOML file."),
         click.option("--world", type=int, metavar="N", help="Number of ranks of a config file."),
-        click.option("--profile", default="paper", show_default=True, help="Training stack."),
+        click.option("--profile", metavar="P", help="Training stack; the default is paper."),
+        click.option("--loss", metavar="L", help="mean (default), tokens, or sum."),
         click.option(
             "--without",
             multiple=True,
@@ -45,10 +46,8 @@ def convention_option(function: F) -> F:
     """--convention: the bytes per parameter."""
     option = click.option(
         "--convention",
-        default="zero-paper",
-        show_default=True,
-        help="Bytes per parameter: zero-paper, fp32-gradients, fp32, bf16-only, adam-8bit, "
-        "sgd-momentum.",
+        help="Bytes per parameter: zero-paper (default), fp32-gradients, fp32, bf16-only, "
+        "adam-8bit, sgd-momentum.",
     )
     return option(function)
 
@@ -68,7 +67,8 @@ def read(
     model: str | None = None,
     world: int | None = None,
     format_: str | None = None,
-    profile: str = "paper",
+    profile: str | None = None,
+    loss: str | None = None,
     without: Sequence[str] = (),
 ) -> Subject:
     """The subject that the options describe.
@@ -79,7 +79,13 @@ def read(
     from placement_proofs.inputs import read_subject
 
     return read_subject(
-        text, model=model, profile=profile, without=without, world=world, format=format_
+        text,
+        model=model,
+        profile=profile,
+        loss=loss,
+        without=without,
+        world=world,
+        format=format_,
     )
 
 

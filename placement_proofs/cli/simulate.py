@@ -55,7 +55,8 @@ Examples:
 )
 @click.option("--world", type=int, metavar="N", help="Number of ranks of a config file.")
 @click.option("--format", "format_", metavar="F", help="Format of a config file.")
-@click.option("--profile", default="paper", show_default=True, help="Training stack.")
+@click.option("--profile", metavar="P", help="Training stack; the default is paper.")
+@click.option("--loss", metavar="L", help="mean (default), tokens, or sum.")
 @click.option("--without", multiple=True, metavar="CHANGE", help="Deviation from the derived plan.")
 @common_options
 def simulate(

@@ -25,7 +25,8 @@ class Reading:
     ``shard`` are the data ranks over which a ZeRO ``stage`` shards, ``replicate`` the copies of
     such groups; at stage 0 every data rank is in ``shard``. ``over`` are the other axes of the
     sharding (``cp``, ``sp``, ``ep``), ``experts_over`` the axes that shard states of experts
-    (``dp`` is one of them). ``keep`` keeps parameters gathered from the forward to the backward pass.
+    (``dp`` is one of them). ``keep`` keeps parameters gathered from the forward to the backward
+    pass.
     ``micro`` counts micro-batches, with or without a pipeline. ``other`` has no role.
     """
 

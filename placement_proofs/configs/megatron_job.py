@@ -146,6 +146,11 @@ def size(section: Section, key: str, axis: str, dialect: Dialect, notes: Notes) 
         note = f"{name} comes from the command line, the environment or a condition"
         notes.add(axis, f"N_{axis}", "cli or environment", section.place(key), note)
         return f"N_{axis}"
+    place = doubtful(section, key)
+    if place:
+        note = "an undecided condition gives it or not"
+        notes.add(axis, f"N_{axis}", "cli or environment", place, note)
+        return f"N_{axis}"
     number = section.integer(key, least=1)
     if number is None and dialect.partial:
         notes.add(
@@ -172,10 +177,11 @@ def job_of(section: Section, dialect: Dialect, world: World, notes: Notes) -> Jo
     cp = size(section, CP, "cp", Dialect("", "") if dialect.deepspeed else dialect, notes)
     sp = size(section, ULYSSES, "ulysses_sp", Dialect("", ""), notes) if ULYSSES in section else 1
     ep = _experts(section, dialect, notes)
-    etp = size(section, ETP, "etp", dialect, notes) if ETP in section else dialect.expert_tp or tp
+    given = _said(section, ETP)
+    etp = size(section, ETP, "etp", dialect, notes) if given else dialect.expert_tp or tp
     sizes = {"tp": tp, "pp": pp, "cp": cp, "sp": sp}
     dp = _data(section, world, sizes, notes)
-    if ep != 1 and ETP not in section:
+    if ep != 1 and not given:
         note = "" if dialect.expert_tp else "the tensor degree (core/parallel_state.py)"
         notes.add("etp", etp, "default", "", note)
     if ep != 1 or ETP in section or "num_experts" in section:
@@ -185,8 +191,13 @@ def job_of(section: Section, dialect: Dialect, world: World, notes: Notes) -> Jo
     return Job(section, dialect, world, tp, pp, cp, sp, ep, etp, dp, layers, chunks)
 
 
+def _said(section: Section, *keys: str) -> bool:
+    """Whether a key is given, be it under a condition."""
+    return any(key in section for key in keys) or bool(doubtful(section, *keys))
+
+
 def _experts(section: Section, dialect: Dialect, notes: Notes) -> Dim:
-    dense = not any(key in section for key in ("num_experts", "num_moe_experts", EP, DEEPSPEED_EP))
+    dense = not _said(section, "num_experts", "num_moe_experts", EP, DEEPSPEED_EP)
     key = DEEPSPEED_EP if DEEPSPEED_EP in section else EP
     if dense and dialect.partial:
         notes.add("ep", None, "unknown", "", "no key of experts; taken as a dense model")

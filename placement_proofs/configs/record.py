@@ -82,6 +82,7 @@ class Dtypes:
     reduction: str | None = None
 
 
+SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts")
 SHARDING = ("zero_stage", "fsdp_version", "sharding_strategy")
 """Fields without which the placement is not known."""
 
@@ -129,6 +130,23 @@ class Imported:
             for f in self.fields
             if f.name in SHARDING and f.provenance == "unknown"
         )
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        """The model's shape as far as the file gives it, by the names of ``models.Shape``.
+
+        The feed-forward size defaults to four times the hidden size and key-value heads to heads,
+        as in the frameworks whose files give a shape. A shape needs layers, hidden size and heads;
+        without them only the sequence length is used.
+        """
+        known = {f.name: f.value for f in self.fields if isinstance(f.value, int)}
+        found = {name: known[name] for name in SHAPE if name in known}
+        sequence = known.get("sequence", known.get("seq_len"))
+        if not {"layers", "hidden", "heads"} <= set(found):
+            found = {}
+        else:
+            found = {"ffn": 4 * found["hidden"], "kv_heads": found["heads"]} | found
+        return found | ({"sequence": sequence} if sequence else {})
 
     def degrees(self) -> Mapping[str, int | str]:
         """Sizes of the mesh axes, integers or symbols."""

@@ -99,8 +99,8 @@ CONVENTIONS: Mapping[str, Convention] = {c.name: c for c in _ALL}
 DEFAULT = CONVENTIONS["zero-paper"]
 
 
-def convention(name: str) -> Convention:
-    """The convention called ``name``.
+def convention(name: str | None = None) -> Convention:
+    """The convention called ``name``, the ZeRO paper's without one.
 
     Raises:
         IllFormed: no convention has that name.
@@ -108,6 +108,8 @@ def convention(name: str) -> Convention:
     >>> print(convention("fp32").optimizer)
     8
     """
+    if name is None:
+        return DEFAULT
     if name not in CONVENTIONS:
         raise IllFormed(
             "convention",

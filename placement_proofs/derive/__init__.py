@@ -96,6 +96,7 @@ class _Stages:
         self.bodies = bodies
         self.clipping = clipping
         self.loss = loss
+        self._placed: dict[int, list[Placed]] = {}
         self.first_user: dict[str, dict[int, str]] = {}
         for k, body in enumerate(bodies):
             blocks = {b.name for b in body.blocks}
@@ -105,6 +106,12 @@ class _Stages:
                         self.first_user.setdefault(name, {}).setdefault(k, op.block)
 
     def placed(self, k: int) -> list[Placed]:
+        """The tensors of a stage, placed."""
+        if k not in self._placed:
+            self._placed[k] = self._place(k)
+        return self._placed[k]
+
+    def _place(self, k: int) -> list[Placed]:
         times = {b.name: b.times for b in self.bodies[k].blocks}
         result = []
         for tensor in self.model.tensors:

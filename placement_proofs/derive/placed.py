@@ -137,8 +137,9 @@ def entry(place: Place) -> Entry:
 def _ordered(states: Sequence[tuple[Place, ...]], own: Layout) -> list[Layout]:
     """Shards of each state in one nesting order, outermost first.
 
-    Shards in which the tensor is used come first, then those of the stored parameter (what publication
-    opens lies inside of them), then those of the stored gradient (reduced in the loop, before others).
+    Shards in which the tensor is used come first, then those of the stored parameter (what
+    publication opens lies inside of them), then those of the stored gradient (reduced in the loop,
+    before others).
     """
     layouts = [
         [entry(p) for p in places if p.mode in (Mode.SHARDED, Mode.SHARDED_WITH_GATHER)]
@@ -228,7 +229,7 @@ def by_unit(placed: Iterable[Placed]) -> list[list[Placed]]:
 def by_shard(
     members: Iterable[Placed], of: Callable[[Placed], Layout]
 ) -> list[tuple[tuple[str, ...], list[Placed]]]:
-    """Tensors by the axes of each of their shards: every tensor's innermost shard in a first round."""
+    """Tensors by the axes of each of their shards: the innermost shard of all in a first round."""
     rounds = [(p, list(of(p))) for p in members]
     groups: list[tuple[tuple[str, ...], list[Placed]]] = []
     while any(left for _, left in rounds):

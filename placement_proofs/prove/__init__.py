@@ -18,20 +18,25 @@ __all__ = ["Counterexample", "ProgramResult", "Repair", "certificate", "find_rep
 
 
 def prove(
-    program: Program, *, sizes: Mapping[str, int] | None = None, certify: bool = True
+    program: Program,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    certify: bool = True,
+    everywhere: bool = True,
 ) -> ProgramResult:
     """Decide every obligation of a program.
 
     `sizes` fixes axis sizes and loop lengths (next to those of the program): the verdict is
     then about those sizes, and says more when more was proved. `certify` has z3 decide the
-    proved entries again. A program without meaning gives `ILL_FORMED`, never an exception;
+    proved entries again; `everywhere` tells of a fault at which sizes it shows, which takes longer
+    than to refute it. A program without meaning gives `ILL_FORMED`, never an exception;
     a refutation always carries a counterexample that was replayed.
     """
     given = {**dict(program.sizes), **(sizes or {})}
     try:
         validate(program)
         _check_sizes(program, given)
-        return decide(program, given, certify)
+        return decide(program, given, certify, everywhere)
     except IllFormed as error:
         return ill_formed(program, error)
     except TooManyCases as error:

@@ -37,7 +37,9 @@ class _Case:
     free: Runs
 
 
-def decide(program: Program, given: Mapping[str, int], certify: bool) -> ProgramResult:
+def decide(
+    program: Program, given: Mapping[str, int], certify: bool, everywhere: bool = True
+) -> ProgramResult:
     """Verdicts for all sizes if they hold there, else for the given sizes."""
     try:
         free = execute(program, {})
@@ -56,7 +58,7 @@ def decide(program: Program, given: Mapping[str, int], certify: bool) -> Program
     case = _Case(program, given, runs, free)
     if runs.holds:
         return _proved(case, counted, _certified(runs) if certify else "")
-    return _refuted(case, counted)
+    return _refuted(case, counted, everywhere)
 
 
 def ill_formed(program: Program, error: IllFormed) -> ProgramResult:
@@ -162,13 +164,13 @@ def _absent() -> ConditionResult:
 # --- refutation ----------------------------------------------------------------------
 
 
-def _refuted(case: _Case, counted: Mapping[str, int]) -> ProgramResult:
+def _refuted(case: _Case, counted: Mapping[str, int], everywhere: bool) -> ProgramResult:
     failing = _failing(case.runs)
     found = search(case.program, failing, case.given)
     results = {name: _result(case, name, failing, found, counted) for name in CONDITIONS}
     cause = _cause(case, {n for n, r in results.items() if r.verdict is Verdict.REFUTED})
     results = _folded(case, results, cause)
-    example = _example(case, cause, found) if cause else None
+    example = _example(case, cause, found, everywhere) if cause else None
     blame = None
     if example is not None:
         path = first_cause(case.program, cause, example)
@@ -258,7 +260,7 @@ def _folded(
 
 
 def _example(
-    case: _Case, cause: str, found: Mapping[str, Mapping[str, int]]
+    case: _Case, cause: str, found: Mapping[str, Mapping[str, int]], everywhere: bool
 ) -> Counterexample | None:
     sizes = found[cause]
     example = describe(case.program, cause, sizes, step_texts(case.program))
@@ -271,7 +273,7 @@ def _example(
     return replace(
         example,
         factor=factor.text if factor is not None else "",
-        shows_at=_shows_at(case.program, cause, sizes),
+        shows_at=_shows_at(case.program, cause, sizes) if everywhere else "",
         at_given=at_given,
     )
 

@@ -49,6 +49,7 @@ class Rule:
             "id": self.id,
             "name": _pascal(self.name),
             "shortDescription": {"text": self.name},
+            "fullDescription": {"text": self.help},
             "help": {"text": self.help},
             "defaultConfiguration": {"level": self.level},
         }
@@ -74,7 +75,7 @@ def sarif(checked: Sequence[Checked], version: str) -> dict[str, Any]:
     index = {rule.id: i for i, rule in enumerate(rules)}
     driver = {
         "name": "placement-proofs",
-        "semanticVersion": version,
+        "version": version,
         "rules": [rule.to_json() for rule in rules],
     }
     run = {

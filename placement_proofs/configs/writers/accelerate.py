@@ -147,7 +147,8 @@ def _launch(draft: Draft) -> dict[str, object]:
         table = {"num_machines": 1, "num_processes": size}
         draft.choose("num_machines", 1, "num_processes counts the ranks of all machines")
     if draft.batch.micro_batch is not None:
-        draft.choose("micro batch", draft.batch.micro_batch, "the script's data loader sets it")
+        value = str(draft.batch.micro_batch)
+        draft.lose("micro_batch", "the script's data loader sets it", value)
     precision = draft.dtypes.parameters
     if precision is not None:
         table["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"

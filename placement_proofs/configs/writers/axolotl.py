@@ -6,7 +6,18 @@ from placement_proofs.configs.writers.draft import Draft
 from placement_proofs.configs.writers.text import given, yaml_text
 
 CARRIED = (
-    *("stage", "replicate", "keep", "over", "experts_over", "tp", "vocabulary", "cp", "method", "ep"),
+    *(
+        "stage",
+        "replicate",
+        "keep",
+        "over",
+        "experts_over",
+        "tp",
+        "vocabulary",
+        "cp",
+        "method",
+        "ep",
+    ),
     *("micro", "recompute", "offload"),
 )
 _STATES = ("parameters", "gradients", "optimizer")

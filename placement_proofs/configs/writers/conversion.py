@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,9 +64,7 @@ class Conversion:
         return {"schema": SCHEMA, **asdict(self)}
 
 
-def convert(
-    composition: Composition, to: str, *, imported: Imported | None = None
-) -> Conversion:
+def convert(composition: Composition, to: str, *, imported: Imported | None = None) -> Conversion:
     """Write the file of another framework for the same placement.
 
     Args:
@@ -81,10 +79,12 @@ def convert(
     body = _writer(to)(draft)
     source = repr(composition)
     world = draft.reading.world
-    back = _read_back(to, body, world // draft.elsewhere() if world else None)
-    _compare(draft, read_degrees(back))
+    back = _read_back(draft, body, world // draft.elsewhere() if world else None)
+    _accepted(draft, back)
+    _compare(draft, read_degrees(back.composition))
+    _compare_numbers(draft, back)
     return Conversion(
-        to, source, _headed(to, body, source, draft), *_collected(draft), repr(back)
+        to, source, _headed(to, body, source, draft), *_collected(draft), repr(back.composition)
     )
 
 
@@ -117,14 +117,35 @@ def _writer(to: str) -> Callable[[Draft], str]:
     return write
 
 
-def _read_back(to: str, text: str, world: int | None) -> Composition:
-    """What this package understands of the written file."""
+def _read_back(draft: Draft, text: str, world: int | None) -> Imported:
+    """What this package understands of the written file.
+
+    Raises:
+        IllFormed: it has no meaning to the format's importer.
+    """
     from placement_proofs.configs import load
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"written{FORMATS[to].suffix}"
+        path = Path(folder) / f"written{FORMATS[draft.format].suffix}"
         path.write_text(text, encoding="utf-8")
-        return load(path, world=world, format=to).composition
+        try:
+            return load(path, world=world, format=draft.format)
+        except IllFormed as error:
+            draft.refuse(error.found, f"{draft.name} refuses it: {error.rule}", error.remedy)
+
+
+def _accepted(draft: Draft, back: Imported) -> None:
+    """What the framework refuses is not written; what it ignores is lost.
+
+    Raises:
+        IllFormed: the framework refuses the placement, by the rules of its importer.
+    """
+    for finding in back.findings:
+        rule = f"{draft.name} refuses it ({finding.source})"
+        if finding.kind in ("rejected", "mathematics"):
+            draft.refuse(finding.message, rule, finding.remedy)
+        if finding.kind == "ignored":
+            draft.losses.append(Loss(finding.rule, "ignored", finding.message))
 
 
 def _compare(draft: Draft, back: Reading) -> None:
@@ -136,6 +157,25 @@ def _compare(draft: Draft, back: Reading) -> None:
     for role, _, value in differences(draft.reading, back):
         if role not in known:
             draft.lose(role, f"the written file reads back as {shown(value)}")
+
+
+def _compare_numbers(draft: Draft, back: Imported) -> None:
+    """Batch sizes and number formats that the source says and the file does not."""
+    known = {loss.role for loss in draft.losses}
+    for role, value, found in _numbers(draft, back):
+        if value not in (None, found) and role not in known:
+            told = "leaves it open" if found is None else f"reads back as {found}"
+            draft.lose(role, f"the written file {told}", str(value))
+
+
+def _numbers(draft: Draft, back: Imported) -> Iterator[tuple[str, object, object]]:
+    own, other = draft.batch, back.batch
+    yield "micro_batch", own.micro_batch, other.micro_batch
+    if other.global_batch is not None and draft.elsewhere() == 1:
+        yield "global_batch", own.global_batch, other.global_batch
+    for field in fields(draft.dtypes):
+        first, second = getattr(draft.dtypes, field.name), getattr(back.dtypes, field.name)
+        yield f"{field.name} format", first, second
 
 
 def _collected(draft: Draft) -> tuple[tuple[Loss, ...], tuple[Chosen, ...]]:

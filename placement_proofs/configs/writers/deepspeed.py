@@ -34,7 +34,9 @@ def _check(draft: Draft) -> None:
         rule = "DeepSpeed's pipeline engine refuses ZeRO stages 2 and 3 (runtime/pipe/engine.py)"
         draft.refuse(f"ZeRO stage {reading.stage} with pp {reading.pp}", rule, "use zero1")
     if reading.replicate != 1 and (reading.stage != 3 or reading.sp != 1):
-        rule = "MiCS copies shard groups at ZeRO stage 3 without Ulysses only (runtime/zero/mics.py)"
+        rule = (
+            "MiCS copies shard groups at ZeRO stage 3 without Ulysses only (runtime/zero/mics.py)"
+        )
         draft.refuse(f"dp_replicate {reading.replicate}", rule, "use hsdp, or one data axis")
     draft.sharding(("sp",), "DeepSpeed shards over data and sequence ranks together")
 
@@ -55,9 +57,11 @@ def engine_keys(draft: Draft) -> dict[str, object]:
     table: dict[str, object] = {"zero_optimization": zero_block(draft)}
     if draft.dtypes.parameters in ("bf16", "fp16"):
         table[draft.dtypes.parameters] = {"enabled": True}
-    if draft.dtypes.reduction in ("bf16", "fp16", "fp32"):
-        if draft.dtypes.reduction != draft.dtypes.parameters:
-            table["communication_data_type"] = draft.dtypes.reduction
+    wire = draft.dtypes.reduction
+    if wire in ("bf16", "fp16", "fp32") and wire != draft.dtypes.parameters:
+        table["communication_data_type"] = wire
+    if draft.dtypes.gradients in ("bf16", "fp16", "fp32"):
+        table["data_types"] = {"grad_accum_dtype": draft.dtypes.gradients}
     if reading.tp != 1:
         table["tensor_parallel"] = {"autotp_size": draft.number("tp")}
     if reading.sp != 1:

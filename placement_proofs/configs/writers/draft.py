@@ -21,7 +21,7 @@ class Loss:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.role} {self.value}: {self.reason}"
+        return f"{WORDS.get(self.role, self.role)} {self.value}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,20 @@ class Chosen:
     def __str__(self) -> str:
         return f"{self.key} {self.value}: {self.reason}"
 
+
+WORDS: Mapping[str, str] = {
+    "shard": "dp",
+    "replicate": "dp_replicate",
+    "stage": "ZeRO stage",
+    "keep": "parameters kept gathered",
+    "over": "sharded also over",
+    "experts_over": "experts sharded over",
+    "sequence": "sequence sharding",
+    "vocabulary": "vocabulary sharding",
+    "method": "context method",
+    "micro": "micro-batches",
+}
+"""Roles as users write them, where the name is another."""
 
 AXES: Mapping[str, str] = {
     "replicate": "copies of shard groups",
@@ -106,7 +120,11 @@ class Draft:
     def _no_axis(self, role: str, under: str) -> Never:
         value = shown(getattr(self.reading, role))
         rule = " ".join(f"a file of {self.name} has no expression of {AXES[role]} {under}".split())
-        self.refuse(f"{role} {value}", rule, "choose another format, or leave that strategy out")
+        self.refuse(
+            f"{WORDS.get(role, role)} {value}",
+            rule,
+            "choose another format, or leave that strategy out",
+        )
 
     def fixed(self, role: str, value: object, reason: str) -> None:
         """The format has one value of a role; another is lost."""
@@ -119,7 +137,10 @@ class Draft:
             return
         sizes = {name: getattr(self.reading, name, 1) for name in ("cp", "sp", "ep")}
         sizes["dp"] = self.reading.shard
-        self.fixed("over", frozenset(n for n in over if sizes[n] != 1), reason)
+        expected = frozenset(n for n in over if sizes[n] != 1)
+        self.fixed("over", expected, reason)
+        if self.reading.shard == 1 and not expected:
+            self.lose("stage", "with one data rank there is nothing else to shard over")
         if self.reading.ep != 1:
             own = frozenset(name for name in ({*over} - {"ep"}) | {"dp"} if sizes[name] != 1)
             self.fixed("experts_over", own, "states of experts are sharded over their copies")
@@ -146,7 +167,17 @@ class Draft:
         if isinstance(value, int):
             return value
         rule = f"a file of {self.name} needs a number here"
-        return self.refuse(f"{role} {value!r}", rule, "pass --world, or write a size")
+        return self.refuse(
+            f"{WORDS.get(role, role)}={value}", rule, "pass --world, or write a size"
+        )
+
+    def experts(self, key: str) -> int | None:
+        """A number of experts that fits the ranks, for the user to replace; none without ranks."""
+        if self.reading.ep == 1:
+            return None
+        reason = "one expert on each rank: write the model's number, a multiple of it"
+        self.choose(key, self.number("ep"), reason)
+        return self.number("ep")
 
     def micro_batch(self, key: str) -> int:
         """Samples of a rank and micro-batch; one where the source does not say."""
@@ -154,11 +185,15 @@ class Draft:
             self.choose(key, 1, "the source does not say how many samples a rank takes at once")
         return self.batch.micro_batch or 1
 
-    def micro(self, key: str) -> int | None:
-        """Micro-batches of a step; ``None`` where the source leaves them open."""
+    def micro(self, key: str, *, by_total: bool = False) -> int | None:
+        """Micro-batches of a step; ``None`` where the source leaves them open.
+
+        ``by_total``: the format derives them from the global batch, which may be known.
+        """
         if isinstance(self.reading.micro, int):
             return self.reading.micro
-        self.lose("micro", f"the source does not say the number; {key} is left out")
+        if not by_total or self.batch.global_batch is None:
+            self.lose("micro", f"the source does not say the number; {key} is left out")
         return None
 
     def away(self, carried: Mapping[str, tuple[str, ...]], reason: str = "") -> dict[str, str]:
@@ -172,11 +207,15 @@ class Draft:
         return kept
 
     def global_batch(self, key: str) -> int | None:
-        """Samples of a step: the product of micro-batch, micro-batches, ranks with samples."""
-        micro, ranks = self.reading.micro, self.reading.samples
-        if not isinstance(micro, int) or ranks is None:
-            return None
-        return self.micro_batch(key) * micro * ranks
+        """Samples of a step, from which the format derives the micro-batches."""
+        steps, ranks = self.micro(key, by_total=True), self.reading.samples
+        if steps is None:
+            return self.batch.global_batch
+        if ranks is not None:
+            return (self.batch.micro_batch or 1) * steps * ranks
+        if steps > 1:
+            self.lose("micro", "the global batch counts all ranks, whose number is open")
+        return None
 
 
 def shown(value: object) -> str:
@@ -184,4 +223,3 @@ def shown(value: object) -> str:
     if isinstance(value, frozenset | tuple):
         return ", ".join(sorted(map(str, value))) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
-

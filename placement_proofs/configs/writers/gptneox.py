@@ -16,6 +16,7 @@ def write(draft: Draft) -> str:
     if reading.pp != 1 and reading.stage >= 2:
         rule = "DeepSpeed's pipeline engine refuses ZeRO stages 2 and 3 (runtime/pipe/engine.py)"
         draft.refuse(f"ZeRO stage {reading.stage} with pp {reading.pp}", rule, "use zero1")
+    draft.sharding((), "DeepSpeed shards over the data ranks")
     if reading.schedule != "1f1b":
         draft.lose("schedule", "DeepSpeed's pipeline engine runs 1F1B")
     if reading.recompute == "selective":
@@ -25,6 +26,7 @@ def write(draft: Draft) -> str:
         "pipe_parallel_size": 0 if reading.stage >= 2 else depth,
         "model_parallel_size": draft.number("tp"),
         "moe_expert_parallel_size": draft.number("ep") if reading.ep != 1 else None,
+        "moe_num_experts": draft.experts("moe_num_experts"),
         "sequence_parallel": True if reading.sequence else None,
         "checkpoint_activations": reading.recompute == "full",
         "seq_length": draft.tokens,

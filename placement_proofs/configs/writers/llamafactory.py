@@ -45,8 +45,8 @@ def _megatron(draft: Draft) -> str:
     """Megatron-Core's words, read under ``USE_MCA=1``."""
     reading = draft.reading
     carried = ("stage", "over", "experts_over", "tp", "sequence", "cp", "method", "ep", "pp")
-    carried = (*carried, "micro", "chunks", "schedule", "recompute")
-    draft.limit(carried, under="under Megatron-Core")
+    loop = ("micro", "chunks", "schedule", "recompute")
+    draft.limit((*carried, *loop), under="under Megatron-Core")
     if reading.schedule == "gpipe":
         draft.lose("schedule", "Megatron runs 1F1B")
     if reading.cp != 1:
@@ -110,8 +110,6 @@ def _second(draft: Draft) -> str:
         "global_batch_size": draft.global_batch("global_batch_size"),
         "dist_config": _ranks(draft),
     }
-    if table["global_batch_size"] is None and reading.micro != 1:
-        draft.lose("micro", "the global batch counts all ranks, whose number is open")
     return yaml_text(given(table))
 
 
@@ -122,7 +120,7 @@ def _ranks(draft: Draft) -> dict[str, object]:
     size = reading.world
     return given(
         {
-            "name": "fsdp2",
+            "name": "fsdp2" if reading.ep == 1 else "fsdpturbo",
             "mp_replicate_size": draft.number("replicate") if reading.replicate != 1 else None,
             "mp_shard_size": size // draft.number("replicate") if size else None,
             "ep_size": draft.number("ep") if reading.ep != 1 else None,

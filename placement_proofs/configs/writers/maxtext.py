@@ -42,7 +42,7 @@ def _check(draft: Draft) -> None:
         draft.refuse(f"cp {reading.cp} with sp {reading.sp}", rule, "keep one of the two")
     if reading.stage == 1 and reading.replicate != 1:
         rule = "shard_optimizer_over_data shards over the whole data axis"
-        draft.refuse(f"replicate {reading.replicate}", rule, "use one data axis")
+        draft.refuse(f"dp_replicate {reading.replicate}", rule, "use one data axis")
     if reading.recompute == "none":
         reason = "MaxText always recomputes something; minimal_with_context keeps most"
         draft.lose("recompute", reason)
@@ -130,7 +130,7 @@ def _per_device(draft: Draft) -> float | int:
     """Samples of every device: ranks that share a sample have a part of it each."""
     reading = draft.reading
     each = draft.micro_batch("per_device_batch_size")
-    if reading.pp != 1 and isinstance(reading.micro, int):
-        each *= reading.micro
+    if reading.pp != 1:
+        each *= reading.micro if isinstance(reading.micro, int) else draft.number("pp")
     shared = math.prod(draft.number(role) for role in ("tp", "cp", "sp", "pp"))
     return each // shared if each % shared == 0 else each / shared

@@ -9,7 +9,19 @@ from placement_proofs.configs.writers.draft import Draft
 from placement_proofs.configs.writers.text import given
 
 CARRIED = (
-    *("stage", "replicate", "over", "experts_over", "tp", "sequence", "cp", "sp", "method", "ep", "pp"),
+    *(
+        "stage",
+        "replicate",
+        "over",
+        "experts_over",
+        "tp",
+        "sequence",
+        "cp",
+        "sp",
+        "method",
+        "ep",
+        "pp",
+    ),
     *("micro", "schedule", "chunks", "recompute", "offload"),
 )
 _SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
@@ -40,10 +52,7 @@ def _flag(key: str, value: object) -> str:
 def arguments(draft: Draft) -> dict[str, object]:
     """The flags of a Megatron-LM command."""
     check(draft)
-    reading = draft.reading
     table = {**words(draft), **_sharding(draft)}
-    if reading.ep != 1:
-        draft.choose("num-experts", "left out", "pass the model's number of experts to the script")
     kept = draft.away(
         {"optimizer": ("host",)}, "Megatron offloads the optimizer to the host, and no other state"
     )
@@ -81,28 +90,16 @@ def words(draft: Draft) -> dict[str, object | None]:
         "context_parallel_size": degree if degree > 1 else None,
         "cp_comm_type": ("a2a" if context == "sp" else method) if degree > 1 else None,
         "expert_model_parallel_size": draft.number("ep") if reading.ep != 1 else None,
+        "num_experts": draft.experts("num_experts"),
         "sequence_parallel": True if reading.sequence else None,
         "num_virtual_stages_per_pipeline_rank": reading.chunks if reading.chunks > 1 else None,
         "micro_batch_size": draft.micro_batch("micro_batch_size"),
-        "global_batch_size": _global(draft),
+        "global_batch_size": draft.global_batch("global_batch_size"),
         "seq_length": draft.tokens,
         "recompute_granularity": None if reading.recompute == "none" else reading.recompute,
         "recompute_method": "uniform" if full else None,
         "recompute_num_layers": 1 if full else None,
     }
-
-
-def _global(draft: Draft) -> int | None:
-    """The global batch, from which Megatron derives the micro-batches."""
-    total = draft.batch.global_batch
-    steps = draft.micro("global_batch_size")
-    if steps is None:
-        return total
-    if draft.reading.samples is None:
-        if steps > 1:
-            draft.lose("micro", "the global batch counts all ranks, whose number is open")
-        return None
-    return (draft.batch.micro_batch or 1) * steps * draft.reading.samples
 
 
 def _sharding(draft: Draft) -> dict[str, object | None]:

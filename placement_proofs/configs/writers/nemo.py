@@ -11,6 +11,7 @@ _RENAMED = {
     "recompute_granularity": "activations_checkpoint_granularity",
     "recompute_method": "activations_checkpoint_method",
     "recompute_num_layers": "activations_checkpoint_num_layers",
+    "num_experts": "num_moe_experts",
     "seq_length": "encoder_seq_length",
 }
 _PRECISIONS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32"}
@@ -40,7 +41,7 @@ def _check(draft: Draft) -> None:
         draft.refuse(f"ZeRO stage 3 with pp {reading.pp}", rule, "use zero1")
     if reading.replicate != 1:
         rule = "a file of NeMo has no expression of copies of shard groups"
-        draft.refuse(f"replicate {reading.replicate}", rule, "use one data axis")
+        draft.refuse(f"dp_replicate {reading.replicate}", rule, "use one data axis")
 
 
 def _optimizer(stage: int) -> str:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from placement_proofs.configs.writers.draft import Draft
-from placement_proofs.configs.writers.text import given, toml_text
+from placement_proofs.configs.writers.text import Table, given, toml_text
 
 CARRIED = (
-    *("stage", "replicate", "keep", "over", "experts_over", "tp", "sequence", "cp", "method", "ep", "pp"),
+    *(
+        "stage",
+        "replicate",
+        "keep",
+        "over",
+        "experts_over",
+        "tp",
+        "sequence",
+        "cp",
+        "method",
+        "ep",
+        "pp",
+    ),
     *("micro", "schedule", "chunks", "recompute", "offload", "vocabulary"),
 )
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
@@ -17,7 +29,7 @@ _STATES = ("parameters", "gradients", "optimizer")
 def write(draft: Draft) -> str:
     """The text of a torchtitan file: the tables that place; model and data are the user's."""
     _check(draft)
-    tables = {
+    tables: dict[str, Table] = {
         "parallelism": _parallelism(draft),
         "training": given({**_batch(draft), **_formats(draft), **_offload(draft)}),
         "activation_checkpoint": {"mode": draft.reading.recompute},
@@ -77,16 +89,18 @@ def _shard(draft: Draft) -> int:
 
 
 def _batch(draft: Draft) -> dict[str, object | None]:
-    micro = draft.micro_batch("local_batch_size")
-    steps = draft.micro("global_batch_size")
+    """A pipeline cuts the local batch; without one the global batch makes the accumulation."""
+    steps = draft.reading.micro
+    cut = steps if draft.reading.pp != 1 and isinstance(steps, int) else 1
+    local = draft.micro_batch("local_batch_size") * cut
     ranks = draft.reading.samples
-    if draft.reading.pp != 1:
-        local = micro * (steps or 1)
-        return {"local_batch_size": local, "global_batch_size": local * ranks if ranks else None}
-    if steps is not None and steps > 1 and ranks is None:
-        draft.lose("micro", "global_batch_size counts all ranks, whose number is open")
-    total = micro * steps * ranks if ranks and steps else None
-    return {"local_batch_size": micro, "global_batch_size": total, "seq_len": draft.tokens}
+    total = local * ranks if cut > 1 and ranks else None
+    return {
+        "local_batch_size": local,
+        "global_batch_size": total
+        or (draft.global_batch("global_batch_size") if cut == 1 else None),
+        "seq_len": draft.tokens,
+    }
 
 
 def _formats(draft: Draft) -> dict[str, object | None]:
