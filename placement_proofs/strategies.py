@@ -288,6 +288,13 @@ def offload(*states: str, to: str = "host") -> Strategy:
             f"states are {', '.join(known)}; they go to host or nvme",
             'write offload("optimizer", to="host")',
         )
+    if "gradients" in states and "optimizer" not in states:
+        raise IllFormed(
+            "offload(...)",
+            '"gradients" without "optimizer"',
+            "gradients leave the device with the optimizer that reads them",
+            'write offload("optimizer", "gradients")',
+        )
     places = tuple(Place(State(state), Mode.OFFLOADED, where=to) for state in states)
     return _strategy(
         "offload", {}, Placement(places), tuple(states), to=None if to == "host" else to

@@ -94,6 +94,7 @@ def test_every_strategy_of_the_module_can_be_written():
         ("offload('optimizer') * offload('optimizer', to='nvme')", "offload of optimizer twice"),
         ("zero1(dp=2, shard_over=('cp',))", "names cp"),
         ("offload('weights')", "states are parameters"),
+        ("offload('gradients')", "with the optimizer that reads them"),
         ("pipeline(pp=2, schedule='zigzag')", "gpipe, 1f1b, interleaved"),
         ("pipeline(pp=2, chunks=2)", "interleaved"),
         ("context(cp=2, method='blockwise')", "all-gather or by ring"),

@@ -200,3 +200,17 @@ def test_experts_shard_over_what_remains_of_a_product():
     stored = {t.name: [(e.axes, e.on.dim) for e in t.stored] for t in plan.stages[0].tensors}
     assert stored["layer0.q.weight"] == [(("dp", "ep"), 0)]
     assert stored["layer0.experts.up"] == [(("ep",), 0), (("dp",), 0)]
+
+
+@pytest.mark.parametrize(
+    ("states", "moves"),
+    [
+        ("'parameters'", {"fetch parameters": 1, "store parameters": -1}),
+        ("'optimizer'", {"gradients to the optimizer": -1, "parameters back": 1}),
+        ("'optimizer', 'parameters'", {"fetch parameters": 1, "gradients to the optimizer": -1}),
+    ],
+)
+def test_what_crosses_the_host_link(states, moves):
+    plan = derive(parse(f"zero3(dp=2) * offload({states})"), TWO)
+    found = {t.why: t.shift for t in plan.transfers() if t.kind.value == "host-link"}
+    assert found == moves

@@ -252,6 +252,8 @@ class Lifetimes(Generic[N]):
                     pass
 
     def _parameter(self, step: Transfer, item: Item) -> None:
+        if step.kind is Collective.HOST and step.shift < 0:
+            return
         if step.kind is Collective.HOST:
             self._put(
                 (Kept.GATHERED, item.name, "fetched"), self._part(item, self.convention.parameter)

@@ -74,6 +74,9 @@ def _update_unit(members: Sequence[Placed]) -> list[Step]:
     steps.append(Local(Action.UPDATE, items, where, "optimizer"))
     if up:
         steps.append(Transfer(Collective.HOST, (), up, where, "parameters back", 1))
+    stored = tuple(_master(p) for p in members if p.fetched and p not in hosted)
+    if stored:
+        steps.append(Transfer(Collective.HOST, (), stored, where, "store parameters", -1))
     return steps + _publish(members)
 
 

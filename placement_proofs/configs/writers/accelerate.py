@@ -38,11 +38,13 @@ def _accumulates(draft: Draft) -> bool:
 
 def _wants_deepspeed(draft: Draft) -> bool:
     reading = draft.reading
-    mesh = reading.replicate != 1 or reading.tp != 1 or reading.cp != 1
     if reading.stage < 3 or reading.sp != 1:
         return True
-    fsdp = reading.offload in (frozenset(), _FSDP_STATES) and not reading.keep
-    return not mesh and not (fsdp and (reading.recompute == "full" or not _accumulates(draft)))
+    if reading.keep or (reading.replicate, reading.tp, reading.cp) != (1, 1, 1):
+        return False
+    if reading.offload not in (frozenset(), _FSDP_STATES):
+        return True
+    return _accumulates(draft) and reading.recompute != "full"
 
 
 def _fsdp(draft: Draft) -> dict[str, object]:
@@ -99,8 +101,7 @@ def _deepspeed(draft: Draft) -> dict[str, object]:
         inner = zero.get(key)
         if isinstance(inner, dict):
             block[f"{key}_device"] = inner["device"]
-    steps = draft.micro("gradient_accumulation_steps")
-    block["gradient_accumulation_steps"] = "auto" if steps is None else steps
+    block["gradient_accumulation_steps"] = deepspeed.steps_or_auto(draft)
     if reading.stage == 3:
         block["zero3_init_flag"] = True
     table: dict[str, object] = {"distributed_type": "DEEPSPEED", "deepspeed_config": block}

@@ -18,6 +18,7 @@ from placement_proofs.errors import IllFormed
 if TYPE_CHECKING:
     from placement_proofs.configs.record import Imported
 
+_BACK = "the written file reads back as"
 SCHEMA = "placement-proofs/convert/1"
 
 
@@ -154,9 +155,11 @@ def _compare(draft: Draft, back: Reading) -> None:
     own = draft.reading
     if "stage" in known and (own.replicate, own.shard) == (1, back.replicate):
         known |= {"replicate", "shard"}
-    for role, _, value in differences(draft.reading, back):
+    for role, first, value in differences(own, back):
         if role not in known:
-            draft.lose(role, f"the written file reads back as {shown(value)}")
+            symbol = role == "micro" and isinstance(first, str)
+            told = "the source leaves it open, the file comes to" if symbol else _BACK
+            draft.lose(role, f"{told} {shown(value)}")
 
 
 def _compare_numbers(draft: Draft, back: Imported) -> None:

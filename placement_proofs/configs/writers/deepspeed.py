@@ -43,12 +43,19 @@ def _check(draft: Draft) -> None:
 
 def batch_keys(draft: Draft) -> dict[str, object]:
     """Samples of a rank and accumulation; DeepSpeed multiplies them by the ranks."""
-    steps = draft.micro("gradient_accumulation_steps")
     micro = draft.micro_batch("train_micro_batch_size_per_gpu")
     return {
         "train_micro_batch_size_per_gpu": micro,
-        "gradient_accumulation_steps": "auto" if steps is None else steps,
+        "gradient_accumulation_steps": steps_or_auto(draft),
     }
+
+
+def steps_or_auto(draft: Draft) -> object:
+    """Micro-batches of a step, for the trainer to fill where the source leaves them open."""
+    if isinstance(draft.reading.micro, int):
+        return draft.reading.micro
+    draft.choose("gradient_accumulation_steps", "auto", "left open, for the trainer to fill")
+    return "auto"
 
 
 def engine_keys(draft: Draft) -> dict[str, object]:

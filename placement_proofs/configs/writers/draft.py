@@ -181,7 +181,7 @@ class Draft:
 
     def micro_batch(self, key: str) -> int:
         """Samples of a rank and micro-batch; one where the source does not say."""
-        if self.batch.micro_batch is None:
+        if not self.batch.micro_batch:
             self.choose(key, 1, "the source does not say how many samples a rank takes at once")
         return self.batch.micro_batch or 1
 

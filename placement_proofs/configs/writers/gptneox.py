@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from placement_proofs.configs.writers import deepspeed
 from placement_proofs.configs.writers.draft import Draft
 from placement_proofs.configs.writers.text import given, yaml_text
@@ -30,19 +32,13 @@ def write(draft: Draft) -> str:
         "sequence_parallel": True if reading.sequence else None,
         "checkpoint_activations": reading.recompute == "full",
         "seq_length": draft.tokens,
-        **_open_steps(deepspeed.batch_keys(draft)),
+        "train_micro_batch_size_per_gpu": draft.micro_batch("train_micro_batch_size_per_gpu"),
+        "gradient_accumulation_steps": draft.micro("gradient_accumulation_steps"),
         **deepspeed.engine_keys(_without_tensor(draft)),
     }
     return yaml_text(given(table))
 
 
-def _open_steps(batch: dict[str, object]) -> dict[str, object]:
-    """Nobody fills ``auto`` here: an open accumulation is left out."""
-    return {key: value for key, value in batch.items() if value != "auto"}
-
-
 def _without_tensor(draft: Draft) -> Draft:
     """DeepSpeed's part knows nothing of tensor ranks; losses are still collected in ``draft``."""
-    from dataclasses import replace
-
     return replace(draft, reading=replace(draft.reading, tp=1))

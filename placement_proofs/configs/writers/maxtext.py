@@ -29,6 +29,7 @@ def write(draft: Draft) -> str:
         "max_target_length": draft.tokens,
         "dtype": _FORMATS.get(draft.dtypes.parameters or ""),
         "weight_dtype": _FORMATS.get(draft.dtypes.master or ""),
+        "grad_dtype": _FORMATS.get(draft.dtypes.gradients or ""),
     }
     return yaml_text(given(table))
 
