@@ -100,7 +100,10 @@ class Sizes(Protocol[N]):
 
 @dataclass(frozen=True)
 class IntSizes:
-    """Sizes as integers: every axis and every symbol has a value."""
+    """Sizes as integers: every axis and every symbol has a value.
+
+    A name in a size means the symbol (a dim of the model) before the axis of that name.
+    """
 
     axes: Mapping[str, int]
     symbols: Mapping[str, int]
@@ -119,8 +122,8 @@ class IntSizes:
     def _atom(self, name: str) -> int:
         if name.isdigit():
             return int(name)
-        value = self.axes.get(name)
-        return value if value is not None else self.symbols[name]
+        value = self.symbols.get(name)
+        return value if value is not None else self.axes[name]
 
     def axis(self, name: str) -> int:
         size = self.axes[parent(name)]

@@ -15,6 +15,7 @@ from placement_proofs.cost.units import Amount
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
 from placement_proofs.models import Shape, abstract, transformer
+from placement_proofs.render.formula import formula_latex, formula_python, formula_text
 
 SHAPE = Shape(layers=4, hidden=16, ffn=32, heads=4, vocabulary=32, sequence=8)
 
@@ -54,6 +55,34 @@ def test_limits_of_memory():
     assert str(forms_of("zero2").persistent.asymptotic) == "2*Psi"
 
 
+def test_the_axes_of_the_model_stay_in_the_leading_term():
+    """Only data axes grow: under tensor parallelism the matrices' share is still there."""
+    model = transformer(SHAPE, folded=True)
+    forms = forms_of("tensor * zero1", model)
+    assert "N_tp" in str(forms.persistent.asymptotic)
+    assert "N_dp" not in str(forms.persistent.asymptotic)
+    alone = forms_of("tensor", model).persistent
+    assert alone.asymptotic == alone.exact
+    experts = transformer(Shape(experts=4), folded=True)
+    assert "N_ep" in str(forms_of("expert * zero1", experts).persistent.asymptotic)
+
+
+@pytest.mark.parametrize("axis", ["a", "h", "s", "f", "V", "B", "L", "E"])
+def test_an_axis_may_have_the_name_of_a_size_of_the_model(axis):
+    """A size of the model keeps its value beside an axis of the same name."""
+    model = transformer(Shape(experts=4, sequence=8), folded=True)
+    found = []
+    for name in (axis, "dp"):
+        text = f'place({name}=2, optimizer="S", batch="S(0)") * pipeline(pp=2, microbatches=4)'
+        plan = derive(parse(text), model)
+        sizes = sizes_of(plan, model)
+        peak = memory(plan, sizes, convention("zero-paper"), "first").peak
+        forms = closed_forms(plan, model, position="first")
+        assert forms.numbers()["memory_peak"].bytes == peak
+        found.append(peak)
+    assert found[0] == found[1]
+
+
 def test_exact_form_has_ceilings():
     forms = forms_of("zero3", divides=False)
     assert str(forms.memory["optimizer"].exact) == "K*ceiling(Psi/N_dp)"
@@ -78,18 +107,22 @@ def test_tensor_parallel_formula():
     assert str(form.asymptotic) == "16*L*b*h*s"
 
 
+def shown(widths):
+    forms = forms_of("zero2", convention=widths)
+    return formula_text("zero2", forms, list(forms.forms()), {})
+
+
 def test_text_names_the_convention():
     for name in CONVENTIONS:
-        text = forms_of("zero2", convention=convention(name)).text()
-        assert text.startswith(f"convention {name}: ")
-    texts = {forms_of("zero2", convention=c).text() for c in CONVENTIONS.values()}
+        assert shown(convention(name)).startswith(f"zero2\nconvention {name}: ")
+    texts = {shown(c) for c in CONVENTIONS.values()}
     assert len(texts) == len(CONVENTIONS)
 
 
 def test_latex():
     forms = forms_of("zero3")
     assert forms.memory["optimizer"].latex == r"\frac{K \Psi}{N_{dp}}"
-    assert forms.latex().startswith(r"\begin{align*}")
+    assert formula_latex(list(forms.forms())).startswith(r"\begin{align*}")
 
 
 @pytest.mark.parametrize("divides", [True, False])
@@ -98,7 +131,7 @@ def test_python_functions_need_no_sympy(divides):
     text = "zero3(dp=2) * tensor(tp=3) * pipeline(pp=2, microbatches=3)"
     plan = derive(parse(text), model)
     forms = closed_forms(plan, model, divides=divides)
-    source = forms.to_python()
+    source = formula_python(forms, list(forms.forms()))
     assert "sympy" not in source
     scope = {}
     exec(source, scope)

@@ -7,27 +7,13 @@ symbol or ``None`` with its provenance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Protocol, cast
 
-from placement_proofs.configs import (
-    accelerate,
-    axolotl,
-    deepspeed,
-    gptneox,
-    lightning,
-    llamafactory,
-    maxtext,
-    megatron,
-    nanotron,
-    nemo,
-    torchtitan,
-)
 from placement_proofs.configs.document import Block
-from placement_proofs.configs.hjson_text import read_hjson
 from placement_proofs.configs.record import Batch, Dtypes, Field, Finding, Imported
-from placement_proofs.configs.yaml_text import read_yaml
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 
@@ -36,58 +22,60 @@ __all__ = ["Batch", "Dtypes", "Field", "Finding", "Imported", "detect", "load"]
 MAX_WORLD = 10**9
 
 
+class Format(Protocol):
+    """What the module of a format has."""
+
+    def read(self, path: Path, /) -> Block:
+        """Read a file. Without it, the format is YAML."""
+        ...
+
+    def claims(self, block: Block, /) -> bool:
+        """Whether a file has this format's keys."""
+        ...
+
+    def describe(
+        self, path: Path, block: Block, world: int | None, model: Model | None, /
+    ) -> Imported:
+        """The file as a composition."""
+        ...
+
+
 @dataclass(frozen=True)
 class Importer:
-    """A format: the endings of its files, how they are read, and whose keys they have."""
+    """A format: its module in this package, loaded when needed, and the endings of its files."""
 
     name: str
     suffixes: tuple[str, ...]
-    read: Callable[[Path], Block]
-    claims: Callable[[Block], bool]
-    describe: Callable[[Path, Block, int | None, Model | None], Imported]
 
+    @property
+    def format(self) -> Format:
+        module: Any = import_module(f"{__name__}.{self.name}")
+        return cast(Format, module)
+
+    def read(self, path: Path) -> Block:
+        """The file's content, with the lines of its keys."""
+        from placement_proofs.configs.yaml_text import read_yaml
+
+        return getattr(self.format, "read", read_yaml)(path)
+
+
+YAML = (".yaml", ".yml")
+SHELL = (".sh", ".sbatch", ".slurm", ".bash")
 
 IMPORTERS = (
-    Importer("gptneox", (".yml", ".yaml", ".json"), gptneox.read, gptneox.claims, gptneox.describe),
-    Importer("deepspeed", (".json", ".hjson"), read_hjson, deepspeed.claims, deepspeed.describe),
-    Importer(
-        "torchtitan",
-        (".toml", ".yaml", ".yml", ".py"),
-        torchtitan.read,
-        torchtitan.claims,
-        torchtitan.describe,
-    ),
-    Importer("axolotl", (".yaml", ".yml"), read_yaml, axolotl.claims, axolotl.describe),
-    Importer(
-        "llamafactory", (".yaml", ".yml"), read_yaml, llamafactory.claims, llamafactory.describe
-    ),
-    Importer(
-        "maxtext",
-        (".yml", ".yaml", ".sh"),
-        maxtext.read,
-        maxtext.claims,
-        maxtext.describe,
-    ),
-    Importer("nanotron", (".yaml", ".yml"), read_yaml, nanotron.claims, nanotron.describe),
-    Importer(
-        "accelerate", (".yaml", ".yml", ".json"), read_yaml, accelerate.claims, accelerate.describe
-    ),
-    Importer("nemo", (".yaml", ".yml"), read_yaml, nemo.claims, nemo.describe),
-    Importer(
-        "megatron",
-        (".sh", ".sbatch", ".slurm", ".bash", ".txt", ".args", ".yaml", ".yml"),
-        megatron.read,
-        megatron.claims,
-        megatron.describe,
-    ),
-    Importer(
-        "lightning",
-        (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml"),
-        lightning.read,
-        lightning.claims,
-        lightning.describe,
-    ),
+    Importer("gptneox", (*YAML, ".json")),
+    Importer("deepspeed", (".json", ".hjson")),
+    Importer("torchtitan", (".toml", *YAML, ".py")),
+    Importer("axolotl", YAML),
+    Importer("llamafactory", YAML),
+    Importer("maxtext", (*YAML, ".sh")),
+    Importer("nanotron", YAML),
+    Importer("accelerate", (*YAML, ".json")),
+    Importer("nemo", YAML),
+    Importer("megatron", (*SHELL, ".txt", ".args", *YAML)),
+    Importer("lightning", (".py", ".sh", ".sbatch", ".slurm", *YAML)),
 )
+"""In the order in which they are asked whether a file is theirs."""
 
 
 def load(
@@ -102,7 +90,7 @@ def load(
     Args:
         path: the file.
         world: the number of ranks; overrides what the file says. Missing, it becomes a symbol.
-        format: ``"deepspeed"`` or ``"accelerate"``; found from the file's keys if absent.
+        format: the name of a format, such as ``"deepspeed"``; found from the file if absent.
         model: gives ``auto`` bucket sizes, which follow the hidden size.
 
     Raises:
@@ -111,7 +99,7 @@ def load(
     _check_world(world)
     file = Path(path)
     importer, block = _opened(file) if format is None else _chosen(file, format)
-    return importer.describe(file, block, world, model)
+    return importer.format.describe(file, block, world, model)
 
 
 def detect(path: str | Path) -> str:
@@ -154,7 +142,7 @@ def _opened(file: Path) -> tuple[Importer, Block]:
         except IllFormed as error:
             errors.append(error)
             continue
-        if importer.claims(block):
+        if importer.format.claims(block):
             return importer, block
     if errors:
         raise errors[0]

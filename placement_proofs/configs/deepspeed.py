@@ -15,6 +15,7 @@ from placement_proofs.composition import compose
 from placement_proofs.configs import batch as batches
 from placement_proofs.configs import deepspeed_keys as keys
 from placement_proofs.configs.document import Block, Item, Section
+from placement_proofs.configs.hjson_text import read_hjson
 from placement_proofs.configs.notes import RANKS, Notes, World, data_ranks
 from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.errors import IllFormed
@@ -73,6 +74,11 @@ class Engine:
     strategies: tuple[Strategy, ...]
     batch: Batch
     dtypes: Dtypes
+
+
+def read(path: Path) -> Block:
+    """DeepSpeed reads its files as hjson: comments, bare words and trailing commas are legal."""
+    return read_hjson(path)
 
 
 def claims(block: Block) -> bool:

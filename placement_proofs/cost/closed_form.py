@@ -7,7 +7,7 @@ without it they are ceilings, right everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,7 +20,7 @@ from placement_proofs.cost.symbols import Expr
 from placement_proofs.cost.terms import Term
 from placement_proofs.cost.units import Amount
 from placement_proofs.errors import IllFormed
-from placement_proofs.layout import Collective
+from placement_proofs.layout import Collective, shard_axes
 from placement_proofs.model import Model
 from placement_proofs.plan import RING, Plan
 
@@ -33,7 +33,7 @@ class Form:
         name: what it is, such as ``optimizer`` or ``all-gather over dp``.
         exact: the formula with its ring factors.
         terms: where it comes from; a peak has none, as it is a maximum.
-        axes: the symbols that grow in the asymptotic form.
+        axes: the data axes, which grow in the asymptotic form; those of the model stay.
         leading: the asymptotic form where it is known: of traffic, with ring factors 1.
     """
 
@@ -45,7 +45,7 @@ class Form:
 
     @property
     def asymptotic(self) -> Expr:
-        """The leading term as the axes grow: ring factors ``(N-1)/N`` become 1."""
+        """The leading term as the data axes grow; of traffic, ring factors become 1."""
         if self.leading is not None:
             return self.leading
         return symbols.asymptotic(self.exact, self.axes)
@@ -139,26 +139,6 @@ class ClosedForms:
             given[symbols.PARAMETER_BYTES] = bytes_
         return given
 
-    def text(self) -> str:
-        """All formulas as lines of text, each with its leading term and its reasons."""
-        lines = [str(self.convention), f"memory of a rank (bytes), position {self.position}"]
-        lines += _lines([*self.memory.values(), self.persistent, self.saved, self.peak])
-        lines.append("communication of a rank in a step (bytes sent)")
-        lines += _lines([*self.communication.values(), self.traffic])
-        return "\n".join(lines)
-
-    def latex(self) -> str:
-        """All formulas as an ``align*`` environment."""
-        rows = [rf"\text{{{form.name}}} &= {form.latex}" for _, form in self.forms()]
-        return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
-
-    def to_python(self) -> str:
-        """The source of a module with one function for each formula; it needs no sympy."""
-        parts = [form.to_python(name) for name, form in self.forms()]
-        head, _, first = parts[0].partition("\n\n\n")
-        bodies = [first, *(part.partition("\n\n\n")[2] for part in parts[1:])]
-        return "\n\n".join([f'"""{self.convention}."""\n\n{head}\n', *bodies])
-
     def to_json(self) -> dict[str, object]:
         """Everything, formulas as texts."""
         return {
@@ -174,14 +154,10 @@ def _identifier(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
 
 
-def _lines(forms: Iterable[Form]) -> list[str]:
-    lines = []
-    for form in forms:
-        leading = form.asymptotic
-        more = "" if leading == form.exact else f"  ~ {leading}"
-        why = "; ".join(form.reasons()[:4])
-        lines.append(f"  {form.name}: {form.exact}{more}" + (f"  [{why}]" if why else ""))
-    return lines
+def data_axes(plan: Plan) -> tuple[str, ...]:
+    """The axes that split the batch and no parameter while it is used."""
+    held = {a for s in plan.stages for t in s.tensors for a in shard_axes(t.use)}
+    return tuple(a for a in plan.mesh.names if a in plan.batch_axes and a not in held)
 
 
 def closed_forms(
@@ -251,7 +227,7 @@ class _Forms:
         self, plan: Plan, sizes: symbols.SymSizes, convention: Convention, in_bytes: bool
     ) -> None:
         self.sizes = sizes
-        self.axes = tuple(sizes.axes[a] for a in plan.mesh.names)
+        self.axes = tuple(sizes.axes[a] for a in data_axes(plan))
         self.convention = convention
         self.in_bytes = in_bytes
 

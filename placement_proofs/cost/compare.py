@@ -142,7 +142,7 @@ def compare(
             "compare", f"{len(compositions)} composition", "a ratio needs two", "add another"
         )
     forms = [closed_forms(derive(c, model, profile), model, convention) for c in compositions]
-    names = {str(axis) for f in forms for axis in f.persistent.axes}
+    names = {symbols.axis_symbol(a.name, a.size) for c in compositions for a in c.mesh.axes}
     axis = names.pop() if len(names) == 1 else None
     rows = (
         _row(_short(c), f, forms[0], axis, wanted) for c, f in zip(compositions, forms, strict=True)

@@ -42,7 +42,8 @@ class SymSizes:
     """Sizes of a plan on a model as symbols.
 
     ``divides`` takes every quotient as exact, as it is where all sizes divide; without it, a part
-    is ``ceiling(size / parts)``.
+    is ``ceiling(size / parts)``. ``dims`` are the names of sizes of the model: in a size they come
+    before an axis of the same name.
     """
 
     axes: Mapping[str, Expr]
@@ -50,6 +51,7 @@ class SymSizes:
     micro: Expr
     divides: bool = True
     known: dict[Dim, Expr] = field(default_factory=dict)
+    dims: frozenset[str] = frozenset()
 
     def dim(self, value: Dim) -> Expr:
         if value not in self.known:
@@ -69,7 +71,8 @@ class SymSizes:
             return sympy.Integer(int(name))
         if name == "B":
             return self.batch
-        return self.axes[name] if name in self.axes else symbol(name)
+        own = name in self.axes and name not in self.dims
+        return self.axes[name] if own else symbol(name)
 
     def axis(self, name: str) -> Expr:
         return sympy.Integer(2) if ":" in name else self.axes[parent(name)]
@@ -125,7 +128,8 @@ def symbolic_sizes(plan: Plan, model: Model, *, divides: bool = True) -> SymSize
     known: dict[Dim, Expr] = {loop: micro} if isinstance(plan.micro, str) else {}
     if plan.micro != 1:
         known[plan.micro] = micro
-    return SymSizes({**axes, "micro": micro}, batch, micro, divides, known)
+    dims = frozenset(model.dims)
+    return SymSizes({**axes, "micro": micro}, batch, micro, divides, known, dims)
 
 
 def undominated(values: Iterable[Expr]) -> list[Expr]:
@@ -227,10 +231,10 @@ def asymptotic(expression: Expr, axes: Iterable[Expr]) -> Expr:
     """The leading term as each axis grows: ``(N-1)/N`` becomes 1."""
     if expression.has(sympy.Max, sympy.Min, sympy.ceiling):
         return expression
-    result = sympy.expand(expression)
+    whole = result = sympy.expand(expression)
     for size in axes:
         result = _leading(result, size)
-    return neat(result)
+    return expression if result == whole else neat(result)
 
 
 def _leading(expression: Expr, size: Expr) -> Expr:

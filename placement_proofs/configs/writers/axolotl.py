@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placement_proofs.configs.degrees import Reading
 from placement_proofs.configs.writers.draft import Draft
 from placement_proofs.configs.writers.text import given, yaml_text
 
@@ -72,13 +73,17 @@ def _degrees(draft: Draft) -> dict[str, object | None]:
         "context_parallel_size": "cp",
         "expert_parallel_size": "ep",
     }
-    open_size = not isinstance(reading.shard, int) and reading.replicate == 1
-    wanted = {
-        key: role
-        for key, role in keys.items()
-        if role and getattr(reading, role) != 1 and not (role == "shard" and open_size)
-    }
+    left = _leftover(reading)
+    wanted = {k: r for k, r in keys.items() if r not in ("", left) and getattr(reading, r) != 1}
     return {key: draft.number(role) for key, role in wanted.items()}
+
+
+def _leftover(reading: Reading) -> str:
+    """The data degree that is a symbol: axolotl gives it the ranks that are left."""
+    open_roles = [r for r in ("replicate", "shard") if isinstance(getattr(reading, r), str)]
+    others = {"replicate": reading.shard, "shard": reading.replicate}
+    fits = [r for r in open_roles if r == "replicate" or others[r] == 1]
+    return fits[0] if len(open_roles) == 1 and fits else ""
 
 
 def _fsdp(draft: Draft) -> dict[str, object]:
