@@ -8,7 +8,8 @@ from placement_proofs.plan import Plan, Stage
 from placement_proofs.program import Program
 from placement_proofs.project.activations import project_activations
 from placement_proofs.project.norm import project_norm
-from placement_proofs.project.tensors import project_tensor, project_tied
+from placement_proofs.project.tensors import project_tensor
+from placement_proofs.project.tied import project_tied
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from placement_proofs.program import Buffer as Copy
 from placement_proofs.program import Step as ElementStep
 from placement_proofs.project.names import owner
 
+AGAIN = "again"
 KINDS = (What.ACTIVATION, What.COTANGENT)
 
 
@@ -156,15 +157,23 @@ def _edge(plan: Plan, steps: list[Step], out: str, backward: bool) -> Iterator[t
 
 
 def _moves(steps: list[Step], source: str, out: str, backward: bool) -> Iterator[str]:
-    """What the plan does between the two values, as movement names; repeats act on the result."""
+    """What the plan does between the two values, as movement names.
+
+    A forward step that is repeated acts on the result; a backward step that is repeated adds its
+    part of the gradient once more, which ``AGAIN`` marks.
+    """
     what = What.COTANGENT if backward else What.ACTIVATION
     ends = (out, source) if backward else (source, out)
     crossing = (ends, (ends[1], ends[1]))
+    crossed = False
     for step in steps:
         if isinstance(step, Transfer | Local) and any(
             i.what is what and (i.name, i.out) in crossing and not _passive(step)
             for i in step.items
         ):
+            if backward and crossed and any((i.name, i.out) == ends for i in step.items):
+                yield AGAIN
+            crossed = True
             yield step.kind.value if isinstance(step, Transfer) else step.action.value
 
 
@@ -186,7 +195,8 @@ def project_activations(plan: Plan) -> tuple[Program, dict[str, list[str]]] | No
     for index, (edge, names) in enumerate(found.items()):
         name = f"y{index}"
         crossing[name] = names
-        buffers.append(Copy(name, ""))
+        copies = range(1, len(_crossings(edge)))
+        buffers += [Copy(name, ""), *(Copy(f"{name}_{i}", "") for i in copies)]
         steps += _write(name, f"v{index}", edge)
     axes = tuple(a for a in plan.mesh.names if any(e.axis == a for e in found))
     return Program(axes, (), (), tuple(buffers), tuple(steps)), crossing
@@ -198,9 +208,13 @@ def _write(buffer: str, family: str, edge: Edge) -> Iterator[ElementStep]:
     A shard is there at its owner and zero elsewhere: a gather that is missing leaves the zeros.
     """
     over = (edge.axis,) if edge.before.kind is Kind.PARTIAL else ()
-    yield Source(buffer, family, over, g=_at(edge, edge.before), why=edge.direction)
-    for move in edge.moves:
-        yield from _move(buffer, edge, move)
+    for index, moves in enumerate(_crossings(edge)):
+        here = f"{buffer}_{index}" if index else buffer
+        yield Source(here, family, over, g=_at(edge, edge.before), why=edge.direction)
+        for move in moves:
+            yield from _move(here, edge, move)
+        if index:
+            yield Move(buffer, here, add=True, why="added once more")
     if edge.after.kind is not Kind.PARTIAL:
         target = Term(family, over)
         yield Expect(buffer, "is", (target,), about=edge.direction, g=_at(edge, edge.after))
@@ -208,6 +222,14 @@ def _write(buffer: str, family: str, edge: Edge) -> Iterator[ElementStep]:
         elsewhere = Guard(at=((edge.axis, f"!{_owner(edge, edge.after)}"),))
         target = Term(family, over, "0")
         yield Expect(buffer, "is", (target,), about=edge.direction, g=elsewhere)
+
+
+def _crossings(edge: Edge) -> list[tuple[str, ...]]:
+    """The movements of each time the value crosses."""
+    times: list[tuple[str, ...]] = [()]
+    for move in edge.moves:
+        times = [*times, ()] if move == AGAIN else [*times[:-1], (*times[-1], move)]
+    return times
 
 
 def _unsliced(edge: Edge) -> bool:

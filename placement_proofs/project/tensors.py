@@ -242,7 +242,7 @@ def project_tensor(plan: Plan, stage: Stage, tensor: PlanTensor) -> Program:
     """The element program of a tensor that one stage uses."""
     writer = Writer(plan, tensor)
     body = _body(writer, stage)
-    return _program(plan, writer.terms, list(writer.copies.declared()), body)
+    return assembled(plan, writer.terms, list(writer.copies.declared()), body)
 
 
 def _body(writer: Writer, stage: Stage) -> list[ElementStep]:
@@ -253,55 +253,7 @@ def _body(writer: Writer, stage: Stage) -> list[ElementStep]:
     return [*before, *looped, *after]
 
 
-def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
-    """A tensor with a copy on the first and on the last stage, as one program.
-
-    Both copies are one buffer; the positions between them hold nothing that is read.
-    """
-    axis = plan.pipeline
-    ends = [s for s in stages if any(t.name == name for t in s.tensors)]
-    tensor = next(t for t in ends[0].tensors if t.name == name)
-    families: dict[tuple[str, str], str] = {}
-    terms: list[Term] = []
-    writers = [
-        Writer(plan, tensor, Guard(at=((axis, position),)), families, terms)
-        for position in ("first", "last")
-    ]
-    passes: list[ElementStep] = writers[0].counts()
-    passes += [Move(FRESH, ZERO, why="no contribution yet")]
-    for writer, stage in zip(writers, ends, strict=True):
-        passes += _uses(writer, stage)
-    passes += _rest(writers[0], ends[0])
-    looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writers[0].looped else passes
-    body = [*writers[0].section(ends[0].before), *looped, *writers[0].section(ends[0].after)]
-    zero = Copy(ZERO, "", held(tensor.use))
-    return _program(plan, terms, [*writers[0].copies.declared(), zero], body)
-
-
-def _uses(writer: Writer, stage: Stage) -> list[ElementStep]:
-    """Gathers, uses and contributions of one end; contributions add up."""
-    steps = writer.section((*stage.forward, *stage.backward))
-    return [
-        Source(s.dst, s.family, s.over, s.summed, s.held, True, s.factor, g=s.g, why=s.why)
-        if isinstance(s, Source)
-        else s
-        for s in steps
-        if not _reduces(s)
-    ]
-
-
-def _rest(writer: Writer, stage: Stage) -> list[ElementStep]:
-    """Reductions and accumulation inside the loop, the same program on both ends."""
-    return [s for s in writer.section(stage.backward) if _reduces(s)]
-
-
-def _reduces(step: ElementStep) -> bool:
-    return (isinstance(step, Reduce) and step.buf == FRESH) or (
-        isinstance(step, Move) and step.src == FRESH
-    )
-
-
-def _program(
+def assembled(
     plan: Plan, terms: Sequence[Term], buffers: list[Copy], body: list[ElementStep]
 ) -> Program:
     """Axes are those the program names; one training step repeats."""

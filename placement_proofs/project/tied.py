@@ -1,0 +1,103 @@
+"""A tensor with copies on the first and the last pipeline stage as one element program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from placement_proofs.plan import Plan, Stage
+from placement_proofs.program import Buffer as Copy
+from placement_proofs.program import Guard, Loop, Move, Program, Reduce, Source, Term
+from placement_proofs.program import Step as ElementStep
+from placement_proofs.project.names import MICRO, held
+from placement_proofs.project.tensors import FRESH, ZERO, Writer, assembled
+
+
+def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
+    """A tensor with a copy on the first and on the last stage, as one program.
+
+    Both copies are one buffer; the positions between them hold nothing that is read. Where the two
+    stages do the same, all positions do it; where not, each end does its own.
+    """
+    axis = plan.pipeline
+    ends = [s for s in stages if any(t.name == name for t in s.tensors)]
+    tensor = next(t for t in ends[0].tensors if t.name == name)
+    families: dict[tuple[str, str], str] = {}
+    terms: list[Term] = []
+    writers = [
+        Writer(plan, tensor, Guard(at=((axis, position),)), families, terms)
+        for position in ("first", "last")
+    ]
+    passes: list[ElementStep] = writers[0].counts()
+    passes += [Move(FRESH, ZERO, why="no contribution yet")]
+    for writer, stage in zip(writers, ends, strict=True):
+        passes += _uses(writer, stage)
+    passes += _joined(axis, *(_rest(w, s) for w, s in zip(writers, ends, strict=True)))
+    looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writers[0].looped else passes
+    after = _joined(axis, *(w.section(s.after) for w, s in zip(writers, ends, strict=True)))
+    body = [*writers[0].section(ends[0].before), *looped, *after]
+    zero = Copy(ZERO, "", held(tensor.use))
+    return assembled(plan, terms, [*writers[0].copies.declared(), zero], body)
+
+
+def _joined(axis: str, first: list[ElementStep], last: list[ElementStep]) -> list[ElementStep]:
+    """The steps of both ends; sums over the stages are one step of both."""
+    if first == last:
+        return first
+    joined: list[ElementStep] = []
+    nothing: list[ElementStep] = []
+    for here, there in zip_longest(_parts(axis, first), _parts(axis, last), fillvalue=nothing):
+        both = [s for s in here if _over_stages(axis, s)] or [
+            s for s in there if _over_stages(axis, s)
+        ]
+        joined += both
+        joined += _guarded([s for s in here if s not in both], Guard(at=((axis, "first"),)))
+        joined += _guarded([s for s in there if s not in both], Guard(at=((axis, "last"),)))
+    return joined
+
+
+def _parts(axis: str, steps: list[ElementStep]) -> list[list[ElementStep]]:
+    """Steps cut before each sum over the stages."""
+    parts: list[list[ElementStep]] = [[]]
+    for step in steps:
+        if _over_stages(axis, step):
+            parts.append([])
+        parts[-1].append(step)
+    return parts
+
+
+def _over_stages(axis: str, step: ElementStep) -> bool:
+    return isinstance(step, Reduce) and axis in step.axes
+
+
+def _guarded(steps: Iterable[ElementStep], guard: Guard) -> list[ElementStep]:
+    return [
+        step
+        if isinstance(step, Loop) or step.g.at
+        else replace(step, g=replace(step.g, at=guard.at))
+        for step in steps
+    ]
+
+
+def _uses(writer: Writer, stage: Stage) -> list[ElementStep]:
+    """Gathers, uses and contributions of one end; contributions add up."""
+    steps = writer.section((*stage.forward, *stage.backward))
+    return [
+        Source(s.dst, s.family, s.over, s.summed, s.held, True, s.factor, g=s.g, why=s.why)
+        if isinstance(s, Source)
+        else s
+        for s in steps
+        if not _reduces(s)
+    ]
+
+
+def _rest(writer: Writer, stage: Stage) -> list[ElementStep]:
+    """Reductions and accumulation inside the loop, the same program on both ends."""
+    return [s for s in writer.section(stage.backward) if _reduces(s)]
+
+
+def _reduces(step: ElementStep) -> bool:
+    return (isinstance(step, Reduce) and step.buf == FRESH) or (
+        isinstance(step, Move) and step.src == FRESH
+    )
