@@ -26,7 +26,7 @@ from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
 from placement_proofs.project.runnable import cannot_run
-from placement_proofs.prove import Counterexample, ProgramResult, find_repairs, prove
+from placement_proofs.prove import Counterexample, ProgramResult, explain, find_repairs, prove
 from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.strategies import Strategy
 from placement_proofs.verdict import ConditionResult, Verdict
@@ -169,7 +169,7 @@ def _failure(failing: tuple[Proof, ...], known: Mapping[str, int]) -> Failure | 
         found.condition,
         projected.about,
         projected.members_of(found.subject),
-        _told(result, found),
+        _told(projected.program, result, found),
         str(found),
     )
 
@@ -183,9 +183,10 @@ def _applies(condition: ConditionResult) -> bool:
     return condition.verdict is not Verdict.NOT_APPLICABLE
 
 
-def _told(result: ProgramResult, found: Counterexample) -> dict[str, Any]:
-    """A counterexample with the step to blame, which is not always where it shows."""
-    return {**found.to_json(), "blame": result.to_json()["blame"]}
+def _told(program: Program, result: ProgramResult, found: Counterexample) -> dict[str, Any]:
+    """A counterexample with the step to blame, not always where it shows, and in sentences."""
+    said = {"blame": result.to_json()["blame"], "explanation": list(explain(program, result))}
+    return {**found.to_json(), **said}
 
 
 def _undone(subject: Subject, known: Mapping[str, int]) -> tuple[Fix, ...]:
@@ -290,7 +291,7 @@ def _check_program(subject: Subject, program: Program) -> Report:
     failure = None
     if result.counterexample is not None:
         found = result.counterexample
-        told = _told(result, found)
+        told = _told(program, result, found)
         failure = Failure(found.condition, "given program", (), told, str(found))
     repairs = find_repairs(program, result) if failure else ()
     return Report(

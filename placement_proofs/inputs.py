@@ -109,6 +109,8 @@ def read_subject(
         table = _toml(path)
         if "program" in table:
             return _element_program(path, options)
+        if "faulty" in table and "fixed" in table:
+            return _faulty_form(path, table, options)
         if "composition" in table:
             subject = _composition_file(path, table, options)
             _check_ranks(subject.composed()[0], world)
@@ -133,6 +135,16 @@ def _element_program(path: Path, options: Options) -> Subject:
     given = {k: v for k, v in vars(options).items() if k != "format"}
     _refuse(given, "an element program says itself what the ranks do")
     return Subject(str(path), program=load_program(path))
+
+
+def _faulty_form(path: Path, table: Mapping[str, Any], options: Options) -> Subject:
+    """The faulty form of a published fault; ``placement-proofs faults`` runs both."""
+    from placement_proofs.program_text import parse_program
+
+    given = {k: v for k, v in vars(options).items() if k != "format"}
+    _refuse(given, "an element program says itself what the ranks do")
+    program = parse_program(str(table["faulty"]), place=f"{path}, faulty")
+    return Subject(f"{path} (faulty form)", program=program)
 
 
 def _profile(place: str, name: str) -> Profile:

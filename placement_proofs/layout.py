@@ -30,12 +30,18 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class On:
-    """The layout on one axis: a kind, and the tensor dim when sharded."""
+    """The layout on one axis: a kind, and the tensor dim when sharded.
+
+    With an ``owner`` that position holds the whole tensor as its part, and the others none of it.
+    """
 
     kind: Kind
     dim: int | None = None
+    owner: int | None = None
 
     def __str__(self) -> str:
+        if self.owner is not None:
+            return f"S(owner {self.owner})"
         return f"S({self.dim})" if self.kind is Kind.SHARDED else self.kind.value
 
 
@@ -170,7 +176,7 @@ def local_shape(shape: tuple[Dim, ...], layout: Layout, sizes: Sizes[N]) -> tupl
     """
     dims = [sizes.dim(d) for d in shape]
     for entry in layout:
-        if entry.on.dim is not None:
+        if entry.on.dim is not None and entry.on.owner is None:
             dims[entry.on.dim] = sizes.cdiv(dims[entry.on.dim], positions(entry.axes, sizes))
     return tuple(dims)
 
@@ -192,6 +198,9 @@ def bounds_at(
         if entry.on.dim is not None:
             start, stop = bounds[entry.on.dim]
             parts = positions(entry.axes, sizes)
-            low, high = chunk(stop - start, parts, shard_index(entry.axes, sizes, coordinates))
+            index = shard_index(entry.axes, sizes, coordinates)
+            low, high = chunk(stop - start, parts, index)
+            if entry.on.owner is not None:
+                low, high = (0, stop - start) if index == entry.on.owner else (0, 0)
             bounds[entry.on.dim] = (start + low, start + high)
     return tuple(bounds)

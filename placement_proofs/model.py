@@ -90,7 +90,11 @@ class Model:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a layout rule sees of one axis: layouts and ranks of inputs, parameters, the home."""
+    """What a layout rule sees of one axis: layouts and ranks of inputs, parameters, the home.
+
+    ``whole`` asks for inputs that are whole on the axis; ``pending_bias`` leaves a sum pending
+    when a bias is added to it.
+    """
 
     ins: tuple[On, ...]
     ndims: tuple[int, ...]
@@ -98,6 +102,8 @@ class Seen:
     home: On
     attention: str | None = None
     beside: On = INVARIANT
+    whole: bool = False
+    pending_bias: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,8 @@ def _linear(see: Seen) -> Rule:
         return Rule((sharded(last),), PARTIAL, (weight,))
     inside = see.beside == sharded(0)
     x = REPLICATED if inside else _settled(see.ins[0], see.home, last)
+    if see.whole and not inside:
+        x = INVARIANT
     return Rule((x,), x, (_fed(x),))
 
 
@@ -137,6 +145,8 @@ def _bias(see: Seen) -> Rule:
     last = see.ndims[0] - 1
     if see.params[0] == sharded(0):
         return Rule((sharded(last),), sharded(last), (see.params[0],))
+    if see.pending_bias and see.ins[0] == PARTIAL:
+        return Rule((PARTIAL,), PARTIAL, (INVARIANT,))
     x = _settled(see.ins[0], see.home, last)
     return Rule((x,), x, (_fed(x),))
 
@@ -160,22 +170,21 @@ def _residual(see: Seen) -> Rule:
 
 def _attention(see: Seen) -> Rule:
     """Queries, keys and values (batch, sequence, heads * head size)."""
-    query, keys = see.ins[0], see.ins[1:]
+    query, keys = _settled(see.ins[0], see.home), see.ins[1:]
     if query == sharded(2):
         return Rule((query, *(on if on == query else REPLICATED for on in keys)), query)
     if query == sharded(1) and see.attention == "heads":
         return Rule((sharded(2),) * 3, sharded(2))
     if query == sharded(1):
         return Rule((query, REPLICATED, REPLICATED), query)
-    x = _settled(query, see.home)
-    return Rule((x, x, x), x)
+    return Rule((query, query, query), query)
 
 
 def _embedding(see: Seen) -> Rule:
     """Rows of a table (vocabulary, hidden); a vocabulary shard gives pending sums."""
     if see.params[0] == sharded(0):
         return Rule((INVARIANT,), PARTIAL, (see.params[0],))
-    ids = see.home
+    ids = INVARIANT if see.whole else see.home
     return Rule((ids,), ids, (_fed(ids),))
 
 
@@ -224,6 +233,9 @@ def _opaque(see: Seen) -> Rule:
     return Rule((x,), x, (_fed(x),))
 
 
+MASK = ".mask"
+"""Names of dropout masks end so: what an operation keeps for itself that is one byte or less."""
+
 RULES: Mapping[str, Callable[[Seen], Rule]] = {
     "embedding": _embedding,
     "norm": _norm,
@@ -231,6 +243,7 @@ RULES: Mapping[str, Callable[[Seen], Rule]] = {
     "bias": _bias,
     "activation": _pointwise,
     "multiply": _pointwise,
+    "dropout": _pointwise,
     "attention": _attention,
     "add": _residual,
     "dispatch": _dispatch,
@@ -247,6 +260,7 @@ BACKWARD_READS: Mapping[str, tuple[int, ...]] = {
     "bias": (),
     "activation": (0,),
     "multiply": (0, 1),
+    "dropout": (),
     "attention": (0, 1, 2),
     "add": (),
     "dispatch": (),

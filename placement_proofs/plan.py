@@ -79,7 +79,10 @@ class Where:
 class Transfer:
     """Traffic: one collective over a product of axes. ``shift`` is the stage a message goes to.
 
-    A host-link transfer has no axes; ``shift`` is +1 to the device, -1 to the host.
+    A host-link transfer has no axes; ``shift`` is +1 to the device, -1 to the host. ``flat``: the
+    items move as one flat tensor, padded once. ``pad``: the axes to a multiple of whose positions
+    parts are padded, where they are more than ``axes``. ``repeats``: how often it is made because
+    nobody keeps the result.
     """
 
     kind: Collective
@@ -88,6 +91,9 @@ class Transfer:
     where: Where
     why: str
     shift: int = 0
+    flat: bool = False
+    pad: tuple[str, ...] = ()
+    repeats: int = 1
 
 
 class Action(Enum):
@@ -154,7 +160,8 @@ Step: TypeAlias = Run | Transfer | Local
 class PlanTensor:
     """A parameter in a plan: the layout of each stored state, and its layout at the use.
 
-    ``offloaded`` names the states stored off the device.
+    ``offloaded`` names the states stored off the device. ``padded``: gathered copies keep the
+    padding of the wire. ``flat``: its unit is stored as one flat tensor.
     """
 
     name: str
@@ -168,17 +175,21 @@ class PlanTensor:
     trainable: bool = True
     times: Dim = 1
     offloaded: tuple[str, ...] = ()
+    padded: bool = False
+    flat: bool = False
 
 
 @dataclass(frozen=True)
 class PlanValue:
-    """An activation in a plan: global shape and layout."""
+    """An activation in a plan: global shape and layout; a dropout mask, or what a loss reads."""
 
     name: str
     shape: tuple[Dim, ...]
     layout: Layout
     integer: bool = False
     needs_gradient: bool = True
+    mask: bool = False
+    logits: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,30 @@ class Profile:
         sync_each_micro: gradients are reduced after every micro-batch, whatever their mode.
         recompute_all: recomputation repeats every step of a block, also those whose results
             backward does not read.
+        root_spans_pass: the root unit is gathered at the start of a pass and released at its end.
+        one_unit: all tensors are one gather unit, the root.
+        flat_units: the tensors of a unit are stored and moved as one flat tensor, padded once.
+        padded_copies: a gathered copy keeps the padding of the wire.
+        regather_axes: after the forward pass a gathered copy is cut to its part on these axes, and
+            gathered over them alone before the backward pass.
+        defer_reductions: the sum over micro-batches stays whole; it is reduced after the last one.
+        hooked_reductions: reductions of that sum start as the backward pass ends, in its phase.
+        one_bucket: gradients of all units are reduced in one message (fewer messages, same bytes).
+        resolve_first: a gradient that is pending on axes of the model is summed there before it is
+            scattered over others (DTensor resolves partial sums first).
+        optimizer_reads: how often the optimizer reads a gradient; where no scatter needs the sum
+            over an axis of the model, the sum is not kept and each read all-reduces it again.
+        norm_vector: the global norm is reduced as one number per tensor, once for each axis.
+        whole_tensors: the optimizer's part is whole tensors: the largest first, each to the rank
+            with the least so far; each is published by a broadcast of its owner.
+        whole_ends: embedding and head work on whole sequences; sequence parallelism is of the
+            layers between them.
+        bias_on_partial: the bias after a row projection is added to the pending sum (in equal
+            parts), so that its gradient needs no reduction.
+        regather_inputs: sequence parallelism keeps the shard of a region's input and gathers it
+            once more in the backward pass (arXiv 2205.05198, section 4.2.2).
+        reports_loss: the mean loss of all ranks is worked out in every step (one number).
+        whole_gradients: groups whose stored gradient is whole where the parameter is a shard.
     """
 
     name: str = "paper"
@@ -30,18 +54,87 @@ class Profile:
     scatter_gradients: bool = True
     sync_each_micro: bool = False
     recompute_all: bool = False
+    root_spans_pass: bool = False
+    one_unit: bool = False
+    flat_units: bool = False
+    padded_copies: bool = False
+    regather_axes: tuple[str, ...] = ()
+    defer_reductions: bool = False
+    hooked_reductions: bool = False
+    one_bucket: bool = False
+    resolve_first: bool = False
+    optimizer_reads: int = 0
+    norm_vector: bool = False
+    whole_tensors: bool = False
+    whole_ends: bool = False
+    bias_on_partial: bool = False
+    regather_inputs: bool = False
+    reports_loss: bool = False
+    whole_gradients: tuple[str, ...] = ()
 
 
 PAPER = Profile()
+
+_DDP = Profile("torch-ddp", hooked_reductions=True)
+_FSDP2 = Profile(
+    "torch-fsdp2",
+    root_spans_step=True,
+    padded_copies=True,
+    hooked_reductions=True,
+    resolve_first=True,
+    norm_vector=True,
+    whole_ends=True,
+    bias_on_partial=True,
+    whole_gradients=("embedding",),
+)
+_SEQUENCE = Profile(
+    "torch-sp",
+    optimizer_reads=3,
+    norm_vector=True,
+    whole_ends=True,
+    bias_on_partial=True,
+    whole_gradients=("embedding",),
+)
 
 PROFILES = {
     profile.name: profile
     for profile in (
         PAPER,
-        Profile("torch-fsdp2", root_spans_step=True),
-        Profile("torch-fsdp1", root_spans_step=True, keep_last_unit=True),
-        Profile("torch-zero1", scatter_gradients=False),
-        Profile("torch-tp", share_inputs=False),
+        _DDP,
+        _FSDP2,
+        replace(_FSDP2, name="torch-fsdp2-resharded", root_spans_step=False, root_spans_pass=True),
+        Profile("torch-fsdp1", root_spans_step=True, flat_units=True, hooked_reductions=True),
+        Profile("torch-zero1", scatter_gradients=False, hooked_reductions=True, whole_tensors=True),
+        Profile("torch-tp", share_inputs=False, whole_gradients=("embedding",)),
+        _SEQUENCE,
+        Profile("megatron", regather_inputs=True),
     )
 }
 """Profiles by name; each differs from the paper's plan only in the facts it names."""
+
+REASONS = {
+    "share_inputs": "consumers of one value share its conversion, or each converts by itself",
+    "root_spans_step": "the root unit stays gathered from the forward to the backward pass",
+    "keep_last_unit": "the unit used last is not released before the backward pass",
+    "scatter_gradients": "gradients are reduce-scattered, or all-reduced and then cut",
+    "sync_each_micro": "gradients are reduced after every micro-batch",
+    "recompute_all": "recomputation repeats also what backward does not read",
+    "root_spans_pass": "the root unit is gathered for whole passes",
+    "one_unit": "the whole model is one gather unit",
+    "flat_units": "a unit is one flat tensor, padded once",
+    "padded_copies": "gathered copies keep the padding of the wire",
+    "regather_axes": "a part of the gathered copy stays; backward gathers over fewer ranks",
+    "defer_reductions": "whole gradients are summed over micro-batches and reduced once",
+    "hooked_reductions": "reductions run in the backward pass, not after it",
+    "one_bucket": "gradients of all units travel in one message",
+    "resolve_first": "sums over axes of the model come before the scatter",
+    "optimizer_reads": "a sum that is not kept is all-reduced at every read",
+    "norm_vector": "the global norm travels as one number per tensor and axis",
+    "whole_tensors": "owners of whole tensors broadcast them",
+    "whole_ends": "embedding and head work on whole sequences",
+    "bias_on_partial": "the row bias is added before the sum is settled",
+    "regather_inputs": "inputs of sequence-parallel regions are gathered again in backward",
+    "reports_loss": "the loss of all ranks is reported",
+    "whole_gradients": "some gradients are stored whole where the parameter is a shard",
+}
+"""What each fact does, in words, by the names of the fields."""

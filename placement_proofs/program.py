@@ -49,13 +49,16 @@ class Term:
 
     `over` lists every index of the family. An entry `@axis` is not summed: it is the rank's
     own index (only in `Expect`). In `coef` a count family stands for its total. `fn` applies
-    an uninterpreted function to the sum (only in `Expect`).
+    an uninterpreted function to the sum (only in `Expect`), `more` are its further arguments.
+    `weights` are count families of the same indices: every member is multiplied by its own.
     """
 
     family: str
     over: Axes = ()
     coef: Expr = "1"
     fn: str = ""
+    weights: Axes = ()
+    more: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Param:
     `target` is the gradient of the current step as a sum of terms; a parameter without one
     is frozen. `clip` names the group whose gradients share one norm. `update` says whether
     the optimizer works element by element or needs the whole tensor. `hyper` names the
-    hyper-parameters that its update reads.
+    hyper-parameters that its update reads. With `late` = k the one device, too, uses at every
+    step the gradient of k steps before (none in the first k): a declared staleness.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Param:
     clip: str | None = None
     update: Literal["elementwise", "whole"] = "elementwise"
     hyper: tuple[str, ...] = ()
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,21 @@ class Buffer:
     vary: Axes = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner `name` on an axis as a digit of the element's index in mixed radix.
+
+    `digits` are the radices from the outermost in: axes, loops, integers, and once `...`,
+    whatever the tensor's size leaves. The owner's digit is that of the axis, or the one in
+    brackets: `[old] ...` are shards for `old` ranks, read by as many of this axis. Two owners
+    of an axis are the same map of elements iff their digits have the same radix and stride.
+    """
+
+    axis: str
+    name: str
+    digits: tuple[str, ...]
+
+
 # --- steps ---------------------------------------------------------------------------
 
 
@@ -98,7 +118,8 @@ class Source:
 
     `over` lists the indices of the family (mesh axes and loops). On the axes of `summed` the
     sum has already been taken (tokens routed to the owner). `held` is the layout of the
-    result. `count` marks token counts: scalars, alike for all elements, usable in `Expr`.
+    result. `count` marks token counts: scalars, alike for all elements, usable in `Expr`;
+    `flag` counts that are 0 or 1 (the rank takes part, has tokens, wants to skip).
     """
 
     dst: str
@@ -109,6 +130,7 @@ class Source:
     add: bool = False
     factor: Expr = "1"
     count: bool = False
+    flag: bool = False
     g: Guard = ALWAYS
     why: str = ""
 
@@ -126,13 +148,36 @@ class Init:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Numbers from a random stream, whose counter every draw advances by one.
+
+    The generator is seeded by the rank's coordinates on the axes of `key`, or the numbers are
+    a function of the logical index on the axes of `index`, as on one device. With `replay`
+    the counter is set back to where the named buffer was drawn (recomputation).
+    In a target, `stream` (first draw) and `stream.n1` (second) are what one device draws.
+    """
+
+    dst: str
+    stream: str
+    key: Axes = ()
+    index: Axes = ()
+    replay: str = ""
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce:
-    """Sum (or mean) over axes: all-reduce, or reduce-scatter to owner `to`."""
+    """Sum (or mean) over axes: all-reduce, or reduce-scatter to owner `to`.
+
+    With `top` the maximum instead of the sum: of flags, whether any of them is set.
+    """
 
     buf: str
     axes: Axes
     mean: bool = False
     to: str | None = None
+    top: bool = False
     g: Guard = ALWAYS
     why: str = ""
 
@@ -215,9 +260,10 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A forward or backward pass reads a parameter: it must be the current one."""
+    """A pass reads a parameter: the current one, or one of the `within` before it."""
 
     buf: str
+    within: int = 0
     g: Guard = ALWAYS
     why: str = ""
 
@@ -246,16 +292,35 @@ class Expect:
     """A contract on a buffer, beyond parameters and their gradients.
 
     `agree`: equal on all ranks of `axes` (default: all). `is`: equal to the target.
-    `same`: equal to buffer `other`. `about` says what the value is, for messages:
-    activation, metric, stream, state, ...
+    `same`: equal to buffer `other`. `drawn`: different on ranks that differ on `axes`, and
+    equal on ranks that do not (random numbers of shards and of replicas). `about` says what
+    the value is, for messages: activation, metric, stream, state, ...
     """
 
     buf: str
-    kind: Literal["agree", "is", "same"]
+    kind: Literal["agree", "is", "same", "drawn"]
     target: tuple[Term, ...] = ()
     other: str = ""
     axes: Axes = ()
     about: str = "value"
+    g: Guard = ALWAYS
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """A contract on how `rows` rows (a declared length) are cut over the ranks of an axis.
+
+    Rank i has the rows from i*c to (i+1)*c, with c = rows/axis rounded down or, with `up`, up
+    (the last ranks may have fewer, or none). All rows must be on some rank; with `even` all
+    ranks must have equally many. `divides` is the premise that the axis divides the rows.
+    """
+
+    rows: str
+    axis: str
+    up: bool = False
+    even: bool = False
+    divides: bool = False
     g: Guard = ALWAYS
     why: str = ""
 
@@ -273,6 +338,7 @@ class Loop:
 Step: TypeAlias = (
     Source
     | Init
+    | Sample
     | Reduce
     | Take
     | Slice
@@ -285,6 +351,7 @@ Step: TypeAlias = (
     | Update
     | Tick
     | Expect
+    | Cover
     | Loop
 )
 
@@ -294,7 +361,8 @@ class Program:
     """An element program: mesh axes, loops, specification, buffers and steps.
 
     `sizes` fixes sizes of axes and lengths of loops; all others are free (>= 1). `equal`
-    names the count families that are assumed to be equal on all ranks and turns.
+    names the count families that are assumed to be equal on all ranks and turns. `owners` say
+    which elements an owner has: the digits of an element's index, outermost first.
     """
 
     axes: Axes
@@ -305,6 +373,7 @@ class Program:
     sizes: tuple[tuple[str, int], ...] = ()
     name: str = ""
     equal: tuple[str, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
     def param(self, name: str) -> Param:
         """The logical parameter of that name."""

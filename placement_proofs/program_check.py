@@ -10,6 +10,7 @@ from __future__ import annotations
 from placement_proofs.program import (
     Apply,
     Clip,
+    Cover,
     Expect,
     Guard,
     Init,
@@ -17,6 +18,7 @@ from placement_proofs.program import (
     Move,
     Program,
     Reduce,
+    Sample,
     Scale,
     Slice,
     Source,
@@ -27,7 +29,9 @@ from placement_proofs.program import (
     Update,
     Use,
 )
+from placement_proofs.program_draws import draws
 from placement_proofs.program_expr import is_zero
+from placement_proofs.program_owners import check_owners
 from placement_proofs.program_rules import (
     ENDS,
     check_mesh,
@@ -38,6 +42,8 @@ from placement_proofs.program_rules import (
 )
 from placement_proofs.program_scope import (
     Scope,
+    check_delay,
+    check_flag,
     check_held,
     check_local_expr,
     check_scalars,
@@ -57,6 +63,8 @@ MAX_STEPS = 5_000
 def check(program: Program) -> None:
     """Raise `IllFormed` at the first broken rule."""
     check_mesh(program)
+    check_owners(program)
+    draws(program)
     state = Scope(program, {b.name for b in program.buffers}, set(), families_of(program))
     check_spec(state)
     _check_body(state, program.steps, "step ")
@@ -103,11 +111,11 @@ def _check_guard(state: Scope, step: Step, place: str) -> None:
 
 def _check_step(state: Scope, step: Step, place: str) -> None:
     match step:
-        case Source() | Init() | Reduce() | Take() | Slice() | Scale() | Move():
+        case Source() | Init() | Sample() | Reduce() | Take() | Slice() | Scale() | Move():
             _check_data(state, step, place)
         case Apply() | Square() | Clip():
             _check_function(state, step, place)
-        case Use() | Update() | Tick() | Expect():
+        case Use() | Update() | Tick() | Expect() | Cover():
             _check_obligation(state, step, place)
         case Loop():
             _check_loop(state, step, place)
@@ -128,7 +136,7 @@ def _check_loop(state: Scope, step: Loop, place: str) -> None:
 
 
 def _check_data(
-    state: Scope, step: Source | Init | Reduce | Take | Slice | Scale | Move, place: str
+    state: Scope, step: Source | Init | Sample | Reduce | Take | Slice | Scale | Move, place: str
 ) -> None:
     axes = state.program.axes
     match step:
@@ -138,6 +146,8 @@ def _check_data(
             known(step.vary, axes, place, "axis")
             check_held(state.program, step.held, place)
             writes(state, step.dst, place, scalar=False)
+        case Sample():
+            _check_sample(state, step, place)
         case Reduce():
             reads(state, (step.buf,), place)
             _check_reduce(state, step, place)
@@ -173,6 +183,21 @@ def _check_source(state: Scope, step: Source, place: str) -> None:
     writes(state, step.dst, place, scalar=step.count, add=step.add)
 
 
+def _check_sample(state: Scope, step: Sample, place: str) -> None:
+    check_position(step.stream, place)
+    known((*step.key, *step.index), state.program.axes, place, "axis")
+    distinct((*step.key, *step.index), place)
+    reads(state, (step.replay,) if step.replay else (), place)
+    require(
+        not step.g.at,
+        place,
+        f"a draw from {step.stream!r} on some ranks only",
+        "from then on the counters of the ranks differ, which is not modelled",
+        "let every rank draw",
+    )
+    writes(state, step.dst, place, scalar=False)
+
+
 def _check_reduce(state: Scope, step: Reduce, place: str) -> None:
     require(
         bool(step.axes),
@@ -184,6 +209,8 @@ def _check_reduce(state: Scope, step: Reduce, place: str) -> None:
     known(step.axes, state.program.axes, place, "axis")
     distinct(step.axes, place)
     partial_collective(state, step, step.axes, place)
+    if step.top:
+        check_flag(state, step.buf, place, whole=step.to is None and not step.mean)
     if step.to is not None:
         check_position(step.to, place)
         tensor(state, step.buf, place)
@@ -237,12 +264,13 @@ def _check_function(state: Scope, step: Apply | Square | Clip, place: str) -> No
             state.obligations += 1
 
 
-def _check_obligation(state: Scope, step: Use | Update | Tick | Expect, place: str) -> None:
+def _check_obligation(state: Scope, step: Use | Update | Tick | Expect | Cover, place: str) -> None:
     program = state.program
     copies = tuple(b.name for b in program.buffers if b.of)
     match step:
         case Use():
             known((step.buf,), copies, place, "copy of a parameter")
+            check_delay(step.within, place)
             state.obligations += 1
         case Update():
             known((step.buf,), copies, place, "copy of a parameter")
@@ -257,6 +285,17 @@ def _check_obligation(state: Scope, step: Use | Update | Tick | Expect, place: s
                 "the specification has one clock",
                 "leave the guard out",
             )
+        case Cover():
+            known((step.axis,), program.axes, place, "axis")
+            known((step.rows,), program.loops, place, "length")
+            require(
+                not step.g.at and step.rows not in state.open_loops,
+                place,
+                f"rows {step.rows!r} on some ranks or turns",
+                "all ranks agree on how rows are cut, and rows are not turns",
+                "leave the guard out, or name another length",
+            )
+            state.obligations += 1
         case Expect():
             reads(state, (step.buf,), place)
             _check_expect(state, step, place)
@@ -269,13 +308,18 @@ def _check_expect(state: Scope, step: Expect, place: str) -> None:
         "agree": True,
         "is": bool(step.target),
         "same": step.other in state.written,
+        "drawn": step.buf not in state.scalars,
     }
     require(
         complete.get(step.kind, False),
         place,
         f"expect {step.kind!r} without what it is compared to",
-        "a contract is 'agree', 'is' a target or 'same' as a buffer",
+        "a contract is 'agree', 'drawn', 'is' a target or 'same' as a buffer",
         "write for example 'expect y is c[tp]'",
     )
     for term in step.target:
         check_term(state, term, place, own=True)
+        for inner in (term, *term.more):
+            loops = (a[1:] for a in inner.over if a.startswith("@"))
+            names = (*state.program.axes, *state.open_loops)
+            known(loops, names, place, "axis or open loop")

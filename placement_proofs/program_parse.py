@@ -14,15 +14,18 @@ from placement_proofs.program import (
     Axes,
     Buffer,
     Clip,
+    Cover,
     Expect,
     Guard,
     Held,
     Init,
     Loop,
     Move,
+    Owner,
     Param,
     Program,
     Reduce,
+    Sample,
     Scale,
     Slice,
     Source,
@@ -105,7 +108,8 @@ def _source(line: _Line) -> Step:
         held=line.held(),
         add=sign == "+=",
         factor=expr_text(line.take("x") or "1", line.place),
-        count=line.word == "count",
+        count=line.word != "grad",
+        flag=line.word == "flag",
     )
 
 
@@ -114,9 +118,15 @@ def _draw(line: _Line) -> Step:
     return Init(dst, name, vary=line.names("vary"), held=line.held())
 
 
+def _sample(line: _Line) -> Step:
+    dst, _, stream = line.sides("=")
+    return Sample(dst, stream, line.names("key"), line.names("index"), line.take("replay"))
+
+
 def _reduce(line: _Line) -> Step:
     buf, axes = line.words(2)
-    return Reduce(buf, _split(axes), mean=line.word == "mean", to=line.take("to") or None)
+    to = line.take("to") or None
+    return Reduce(buf, _split(axes), line.word == "mean", to, line.word == "max")
 
 
 def _take(line: _Line) -> Step:
@@ -167,7 +177,7 @@ def _clip(line: _Line) -> Step:
 
 def _use(line: _Line) -> Step:
     (buf,) = line.words(1)
-    return Use(buf)
+    return Use(buf, _integer(line.take("within") or "0", line.place))
 
 
 def _update(line: _Line) -> Step:
@@ -182,10 +192,10 @@ def _tick(line: _Line) -> Step:
 
 
 def _expect(line: _Line) -> Step:
-    match = re.fullmatch(r"(\S+)\s+(agree|same|is)\b\s*(.*)", line.rest)
+    match = re.fullmatch(r"(\S+)\s+(agree|same|is|drawn)\b\s*(.*)", line.rest)
     if match is None:
         raise line.error("write 'expect y is ...', 'expect y agree' or 'expect y same z'")
-    kind = cast(Literal["agree", "is", "same"], match[2])
+    kind = cast(Literal["agree", "is", "same", "drawn"], match[2])
     target = parse_target(match[3], line.place) if kind == "is" else ()
     return Expect(
         match[1],
@@ -197,12 +207,23 @@ def _expect(line: _Line) -> Step:
     )
 
 
+def _cover(line: _Line) -> Step:
+    flags = {"up", "even", "divides"}
+    rows, by, axis, *said = line.rest.split() if len(line.rest.split()) > 2 else ("", "", "")
+    if by != "over" or set(said) - flags or len(set(said)) < len(said):
+        raise line.error("write 'cover rows over tp', then any of up, even, divides")
+    return Cover(rows, axis, "up" in said, "even" in said, "divides" in said)
+
+
 _STEPS: dict[str, Callable[[_Line], Step]] = {
     "grad": _source,
     "count": _source,
+    "flag": _source,
     "draw": _draw,
+    "sample": _sample,
     "sum": _reduce,
     "mean": _reduce,
+    "max": _reduce,
     "take": _take,
     "gather": _take,
     "slice": _slice,
@@ -218,6 +239,7 @@ _STEPS: dict[str, Callable[[_Line], Step]] = {
     "update": _update,
     "tick": _tick,
     "expect": _expect,
+    "cover": _cover,
 }
 
 
@@ -315,6 +337,7 @@ def _declare_spec(line: _Line, program: Program) -> Program:
         clip=line.take("clip") or None,
         update=cast(Literal["elementwise", "whole"], line.take("update") or "elementwise"),
         hyper=line.names("hyper"),
+        late=_integer(line.take("late") or "0", line.place),
     )
     return replace(program, params=(*program.params, param))
 
@@ -332,6 +355,13 @@ def _declare_buffer(line: _Line, program: Program) -> Program:
     return replace(program, buffers=(*program.buffers, Buffer(name, "", held=line.held())))
 
 
+def _declare_owner(line: _Line, program: Program) -> Program:
+    pair, _, digits = line.sides("=")
+    axis, _, name = pair.partition(":")
+    owner = Owner(axis, name or "p", tuple(digits.split()))
+    return replace(program, owners=(*program.owners, owner))
+
+
 def _declare_name(line: _Line, program: Program) -> Program:
     return replace(program, name=line.rest)
 
@@ -344,6 +374,7 @@ _DECLARATIONS: dict[str, Callable[[_Line, Program], Program]] = {
     "spec": _declare_spec,
     "copy": _declare_copy,
     "buffer": _declare_buffer,
+    "owner": _declare_owner,
     "name": _declare_name,
 }
 

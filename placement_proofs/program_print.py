@@ -8,6 +8,7 @@ from placement_proofs.program import (
     Apply,
     Buffer,
     Clip,
+    Cover,
     Expect,
     Guard,
     Held,
@@ -17,6 +18,7 @@ from placement_proofs.program import (
     Param,
     Program,
     Reduce,
+    Sample,
     Scale,
     Slice,
     Source,
@@ -67,7 +69,8 @@ def expr_text(text: str, place: str = "expression") -> str:
 
 def term_text(term: Term) -> str:
     """One term of a target."""
-    family = f"{term.family}[{','.join(term.over)}]"
+    index = f"[{','.join(term.over)}]"
+    family = "*".join(name + index for name in (term.family, *term.weights))
     tree = parse_expr(term.coef)
     one = Num(Fraction(1))
     match tree:
@@ -77,7 +80,8 @@ def term_text(term: Term) -> str:
             body = f"{family}/{_inner(right, 3)}"
         case _:
             body = f"{family}*{_inner(tree, 3)}"
-    return f"{term.fn}({body})" if term.fn else body
+    more = "".join(f", {term_text(other)}" for other in term.more)
+    return f"{term.fn}({body}{more})" if term.fn else body
 
 
 def target_text(target: tuple[Term, ...]) -> str:
@@ -114,7 +118,7 @@ def _bare(step: Step) -> str:
     match step:
         case Loop():
             return f"loop {step.axis}"
-        case Use() | Update() | Tick() | Expect():
+        case Use() | Update() | Tick() | Expect() | Cover():
             return _obligation(step)
         case Apply() | Square() | Clip():
             return _function(step)
@@ -122,10 +126,11 @@ def _bare(step: Step) -> str:
             return _data(step)
 
 
-def _data(step: Source | Init | Reduce | Take | Slice | Scale | Move) -> str:
+def _data(step: Source | Init | Sample | Reduce | Take | Slice | Scale | Move) -> str:
     match step:
         case Source():
-            word, sign = ("count" if step.count else "grad"), ("+=" if step.add else "=")
+            word = "flag" if step.flag else "count" if step.count else "grad"
+            sign = "+=" if step.add else "="
             factor = expr_text(step.factor)
             more = _options(
                 x="" if factor == "1" else factor, sum=",".join(step.summed), held=_held(step.held)
@@ -134,8 +139,11 @@ def _data(step: Source | Init | Reduce | Take | Slice | Scale | Move) -> str:
         case Init():
             more = _options(vary=",".join(step.vary), held=_held(step.held))
             return f"draw {step.dst} = {step.name}{more}"
+        case Sample(dst=dst, stream=stream, replay=replay):
+            more = _options(key=",".join(step.key), index=",".join(step.index), replay=replay)
+            return f"sample {dst} = {stream}{more}"
         case Reduce():
-            word = "mean" if step.mean else "sum"
+            word = "max" if step.top else "mean" if step.mean else "sum"
             return f"{word} {step.buf} {','.join(step.axes)}{_options(to=step.to or '')}"
         case Take():
             return f"take {step.buf} {step.axis} {step.pos}"
@@ -162,10 +170,14 @@ def _function(step: Apply | Square | Clip) -> str:
             return f"clip {' '.join(step.bufs)} by {step.by}"
 
 
-def _obligation(step: Use | Update | Tick | Expect) -> str:
+def _obligation(step: Use | Update | Tick | Expect | Cover) -> str:
     match step:
+        case Cover():
+            words = ("up", step.up), ("even", step.even), ("divides", step.divides)
+            said = "".join(f" {word}" for word, on in words if on)
+            return f"cover {step.rows} over {step.axis}{said}"
         case Use():
-            return f"use {step.buf}"
+            return f"use {step.buf}{_options(within=_number(step.within))}"
         case Update():
             hyper = "" if step.hyper is None else f" hyper={','.join(step.hyper)}"
             return f"update {step.buf} {step.grad}{hyper}"
@@ -174,7 +186,7 @@ def _obligation(step: Use | Update | Tick | Expect) -> str:
         case Expect():
             about = "" if step.about == "value" else step.about
             more = _options(axes=",".join(step.axes), about=about.replace(" ", "-"))
-            what = {"agree": "agree", "same": f"same {step.other}"}.get(
+            what = {"agree": "agree", "drawn": "drawn", "same": f"same {step.other}"}.get(
                 step.kind, f"is {target_text(step.target)}"
             )
             return f"expect {step.buf} {what}{more}"
@@ -194,8 +206,17 @@ def _lines(steps: tuple[Step, ...], indent: str) -> list[str]:
 
 def _param(param: Param) -> str:
     update = "" if param.update == "elementwise" else param.update
-    more = _options(clip=param.clip or "", update=update, hyper=",".join(param.hyper))
+    more = _options(
+        clip=param.clip or "",
+        update=update,
+        hyper=",".join(param.hyper),
+        late=_number(param.late),
+    )
     return f"spec {param.name} = {target_text(param.target)}{more}"
+
+
+def _number(value: int) -> str:
+    return str(value) if value else ""
 
 
 def _buffer(buffer: Buffer) -> str:
@@ -212,6 +233,7 @@ def format_program(program: Program) -> str:
     lines += [f"loops {' '.join(program.loops)}"] if program.loops else []
     lines += [f"size {name} {size}" for name, size in program.sizes]
     lines += [f"equal {' '.join(program.equal)}"] if program.equal else []
+    lines += [f"owner {o.axis}:{o.name} = {' '.join(o.digits)}" for o in program.owners]
     lines += [_param(param) for param in program.params]
     lines += [_buffer(buffer) for buffer in program.buffers]
     return "\n".join(lines + _lines(program.steps, "")) + "\n"

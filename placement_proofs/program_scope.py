@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from placement_proofs.program import Axes, Expect, Held, Program, Step, Term
+from placement_proofs.program_draws import drawn_families, flag_families
 from placement_proofs.program_expr import names_of, parse_expr
 from placement_proofs.program_rules import (
     ENDS,
@@ -18,6 +19,8 @@ from placement_proofs.program_rules import (
     walk,
     zero_division,
 )
+
+MAX_DELAY = 2
 
 
 @dataclass
@@ -36,17 +39,45 @@ class Scope:
 def families_of(program: Program) -> dict[str, tuple[frozenset[str], bool]]:
     """The indices of each family, and whether it is a count; every mention must agree."""
     found: dict[str, tuple[frozenset[str], bool]] = {}
+    flags = flag_families(program)
     for source in sources(program.steps):
         _agree_family(found, source.family, source.over, source.count)
+        require(
+            source.flag == (source.family in flags),
+            f"family {source.family}",
+            "a flag here and a count elsewhere",
+            "the members of a family are 0 or 1, or any counts",
+            "write 'flag' at every mention",
+        )
     for param in program.params:
         for term in param.target:
             _agree_family(found, term.family, term.over, False)
+            _agree_weights(found, term)
     for step in walk(program.steps):
         if isinstance(step, Expect):
-            for term in step.target:
+            for term in (t for outer in step.target for t in (outer, *outer.more)):
                 is_count = found.get(term.family, (frozenset(), False))[1]
                 _agree_family(found, term.family, bare(term.over), is_count)
+                _agree_weights(found, term)
+    require(
+        not set(found) & drawn_families(program) & {s.family for s in sources(program.steps)},
+        "families",
+        "a random stream with the name of a family of contributions",
+        "the numbers of a stream are no contributions",
+        "rename one of them",
+    )
     return found
+
+
+def _agree_weights(found: dict[str, tuple[frozenset[str], bool]], term: Term) -> None:
+    for name in term.weights:
+        require(
+            found.get(name) == (frozenset(bare(term.over)), True),
+            f"weight {name} of {term.family}",
+            "no count of the same indices",
+            "a target is a sum of families, each weighted by counts of the same indices at most",
+            f"write 'count k = {name}[{','.join(bare(term.over))}]'",
+        )
 
 
 def _agree_family(
@@ -71,6 +102,7 @@ def check_spec(state: Scope) -> None:
     check_names(names, "params")
     check_names(tuple(b.name for b in program.buffers), "buffers")
     for param in program.params:
+        check_delay(param.late, f"param {param.name}")
         require(
             param.update in ("elementwise", "whole"),
             f"param {param.name}",
@@ -114,8 +146,47 @@ def check_term(state: Scope, term: Term, place: str, *, own: bool) -> None:
             "use '@' and functions only in expect",
         )
     known(bare(term.over), program.axes + program.loops, place, "index")
+    _check_arguments(state, term, place, own=own)
+    known((a for a in bare(term.over) if term.weights), program.axes, place, "index of a weight")
     counts = tuple(f for f, (_, count) in state.families.items() if count)
     check_expr(state, term.coef, place, program.axes + program.loops + counts)
+
+
+def _check_arguments(state: Scope, term: Term, place: str, *, own: bool) -> None:
+    for other in term.more:
+        check_term(state, other, place, own=own)
+    alike = term.fn != "max" or (not term.more and term.family in flag_families(state.program))
+    require(
+        alike and not any(other.more or other.fn for other in term.more),
+        place,
+        f"{term.fn} of {term.family}",
+        "a function has families as its arguments, and a maximum one family of flags",
+        "name the function otherwise, or count a flag",
+    )
+
+
+def check_flag(state: Scope, name: str, place: str, *, whole: bool) -> None:
+    """A maximum is of flags as they were counted, and of nothing else."""
+    flags = {s.dst for s in sources(state.program.steps) if s.flag}
+    others = {s.dst for s in sources(state.program.steps) if not s.flag}
+    require(
+        whole and name in flags - others and name in state.scalars,
+        place,
+        f"the maximum of {name!r}",
+        "a maximum is of flags (0 or 1), over all ranks of the axes",
+        "write 'flag k = b[dp]' first",
+    )
+
+
+def check_delay(steps: int, place: str) -> None:
+    """A declared staleness is a small number of steps."""
+    require(
+        0 <= steps <= MAX_DELAY,
+        place,
+        f"a delay of {steps}",
+        f"a delay is at most {MAX_DELAY} steps",
+        "declare the bound that the loop keeps",
+    )
 
 
 def check_expr(state: Scope, text: str, place: str, names: Axes) -> None:

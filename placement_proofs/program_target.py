@@ -20,9 +20,13 @@ def parse_target(text: str, place: str) -> tuple[Term, ...]:
         return ()
     readable = text.replace("@", _OWN).replace("[]", "[()]")
     return tuple(
-        replace(term, coef=expr_text(term.coef, place))
-        for term in _terms(parse_ast(readable, place), text, place)
+        _canonical(term, place) for term in _terms(parse_ast(readable, place), text, place)
     )
+
+
+def _canonical(term: Term, place: str) -> Term:
+    more = tuple(_canonical(other, place) for other in term.more)
+    return replace(term, coef=expr_text(term.coef, place), more=more)
 
 
 def _terms(node: ast.expr, text: str, place: str) -> list[Term]:
@@ -39,8 +43,8 @@ def _terms(node: ast.expr, text: str, place: str) -> list[Term]:
             return _scaled(left, f"({{}})/({_plain(right, text, place)})", text, place)
         case ast.Subscript(value=value, slice=index):
             return [_family(value, index, text, place)]
-        case ast.Call(func=func, args=[argument], keywords=[]):
-            return _function(func, argument, text, place)
+        case ast.Call(func=func, args=[argument, *more], keywords=[]):
+            return _function(func, argument, more, text, place)
     raise _bad(text, place)
 
 
@@ -67,10 +71,24 @@ def _tidy(pattern: str, coef: str) -> str:
 
 
 def _product(left: ast.expr, right: ast.expr, text: str, place: str) -> list[Term]:
+    if _has_family(left) and _has_family(right):
+        return _weighted(left, right, text, place)
     if _has_family(left) == _has_family(right):
         raise _bad(text, place)
     family, plain = (left, right) if _has_family(left) else (right, left)
     return _scaled(family, f"({{}})*({_plain(plain, text, place)})", text, place)
+
+
+def _weighted(left: ast.expr, right: ast.expr, text: str, place: str) -> list[Term]:
+    """A family times a count of the same indices, member by member."""
+    terms, counts = _terms(left, text, place), _terms(right, text, place)
+    if len(terms) != 1 or len(counts) != 1:
+        raise _bad(text, place)
+    term, count = terms[0], counts[0]
+    plain = replace(count, coef="1", weights=()) == Term(count.family, term.over)
+    if not plain or count.coef != "1" or count.weights or term.fn:
+        raise _bad(text, place)
+    return [replace(term, weights=(*term.weights, count.family))]
 
 
 def _has_family(node: ast.expr) -> bool:
@@ -92,9 +110,12 @@ def _family(value: ast.expr, index: ast.expr, text: str, place: str) -> Term:
     return Term(name, tuple(str(part).replace(_OWN, "@") for part in over))
 
 
-def _function(func: ast.expr, argument: ast.expr, text: str, place: str) -> list[Term]:
-    inner = _terms(argument, text, place)
+def _function(
+    func: ast.expr, argument: ast.expr, others: list[ast.expr], text: str, place: str
+) -> list[Term]:
+    inner = [_terms(node, text, place) for node in (argument, *others)]
     name = dotted(func)
-    if name is None or len(inner) != 1 or inner[0].fn:
+    if name is None or any(len(terms) != 1 or terms[0].fn for terms in inner):
         raise _bad(text, place)
-    return [replace(inner[0], fn=name)]
+    first, *more = [terms[0] for terms in inner]
+    return [replace(first, fn=name, more=tuple(more))]

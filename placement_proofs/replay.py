@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from placement_proofs.program import (
     Apply,
     Clip,
+    Cover,
     Expect,
     Init,
     Loop,
     Move,
     Program,
     Reduce,
+    Sample,
     Scale,
     Slice,
     Source,
@@ -30,8 +32,9 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.replay_checks import expect, update, use
+from placement_proofs.replay_checks import cover, expect, update, use
 from placement_proofs.replay_machine import Machine, Stop
+from placement_proofs.replay_owners import unified
 from placement_proofs.replay_result import Mismatch, Path, Replay, step_name
 from placement_proofs.replay_steps import local
 from placement_proofs.replay_transfers import transfer
@@ -42,7 +45,7 @@ __all__ = ["Mismatch", "Path", "Replay", "replay", "step_name", "work"]
 
 def work(program: Program, sizes: Mapping[str, int]) -> int:
     """Rank-element-turns of a replay, the measure of its cost."""
-    pairs = [axis for axis, _ in owner_pairs(program)]
+    pairs = [axis for axis, _ in owner_pairs(unified(program, sizes))]
     turns = math.prod(sizes[loop] for loop in program.loops)
     return math.prod(sizes[axis] for axis in (*program.axes, *pairs)) * turns
 
@@ -55,6 +58,7 @@ def replay(
     `seed=None` uses small primes as free values, else large random integers. With `stop`
     the run ends at the first mismatch. Raises `IllFormed` if a step has no meaning there.
     """
+    program = unified(program, sizes)
     machine = Machine(program, World(program, sizes, seed), stop)
     with contextlib.suppress(Stop):
         _run(machine, program.steps, ())
@@ -72,7 +76,7 @@ def _step(machine: Machine, step: Step) -> None:
     match step:
         case Loop():
             _loop(machine, step)
-        case Source() | Init() | Scale() | Move() | Apply() | Square() | Clip():
+        case Source() | Init() | Sample() | Scale() | Move() | Apply() | Square() | Clip():
             local(machine, step)
         case Reduce() | Take() | Slice():
             transfer(machine, step)
@@ -82,6 +86,8 @@ def _step(machine: Machine, step: Step) -> None:
             update(machine, step)
         case Expect():
             expect(machine, step)
+        case Cover():
+            cover(machine, step)
         case Tick():
             machine.advance()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
-from placement_proofs.program import Buffer, Clip, Expect, Guard, Param, Program, Update, Use
+from placement_proofs.program import Buffer, Clip, Cover, Expect, Guard, Param, Program, Update, Use
 from placement_proofs.replay_machine import Cell, Cells, Machine, fit
 from placement_proofs.replay_numbers import exact
 from placement_proofs.replay_world import Element, Number, Rank
@@ -13,12 +14,14 @@ from placement_proofs.replay_world import Element, Number, Rank
 def use(machine: Machine, step: Use) -> None:
     """A pass reads a copy: it must be current."""
     machine.count("state_consistency")
-    _check_current(
-        machine, machine.copies[step.buf], step.g, "the copy that is read is not current"
-    )
+    late = f"none of the last {step.within + 1} versions" if step.within else "not current"
+    note = f"the copy that is read is {late}"
+    _check_current(machine, machine.copies[step.buf], step.g, note, step.within)
 
 
-def _check_current(machine: Machine, copy: Buffer, guard: Guard, note: str) -> None:
+def _check_current(
+    machine: Machine, copy: Buffer, guard: Guard, note: str, within: int = 0
+) -> None:
     cells = machine.env[copy.name].data
     for rank in machine.world.ranks:
         for element in machine.world.elements:
@@ -28,7 +31,8 @@ def _check_current(machine: Machine, copy: Buffer, guard: Guard, note: str) -> N
                 continue
             want = machine.current[copy.of, element]
             got = cells[rank].get(element)
-            if got != want:
+            older = [past[copy.of, element] for past in machine.past[:within]]
+            if got != want and got not in older:
                 machine.fail("state_consistency", rank, element, want, got, copy.name, note)
                 return
 
@@ -123,6 +127,9 @@ def expect(machine: Machine, step: Expect) -> None:
     """A contract is compared."""
     machine.count("contract")
     cell = machine.cell(step.buf)
+    if step.kind == "drawn":
+        _drawn(machine, step, cell)
+        return
     for rank, cells in cell.data.items():
         for element, got in cells.items():
             if not machine.runs(step.g, rank, element):
@@ -139,6 +146,39 @@ def expect(machine: Machine, step: Expect) -> None:
                     step.about,
                     terms=step.target,
                 )
+                return
+
+
+def cover(machine: Machine, step: Cover) -> None:
+    """Count the rows that each rank gets, and those that none gets."""
+    machine.count("contract")
+    rows, ranks = machine.world.sizes[step.rows], machine.world.sizes[step.axis]
+    if step.divides and rows % ranks:
+        return
+    chunk = -(-rows // ranks) if step.up else rows // ranks
+    shares = [len(range(i * chunk, min((i + 1) * chunk, rows))) for i in range(ranks)]
+    rank, element = machine.world.ranks[-1], machine.world.elements[0]
+    if sum(shares) != rows:
+        note = "every row is on some rank"
+        machine.fail("contract", rank, element, rows, sum(shares), step.rows, note)
+    elif step.even and len(set(shares)) > 1:
+        note = "every rank has equally many rows"
+        machine.fail("contract", rank, element, shares[0], shares[-1], step.rows, note)
+
+
+def _drawn(machine: Machine, step: Expect, cell: Cell) -> None:
+    """Numbers differ on ranks that differ on the axes, and on no others."""
+    places = [machine.world.index[axis] for axis in step.axes]
+    for element in machine.world.elements:
+        holders = [r for r in cell.data if element in cell.data[r]]
+        running = [r for r in holders if machine.runs(step.g, r, element)]
+        for rank, peer in itertools.combinations(running, 2):
+            apart = any(rank[i] != peer[i] for i in places)
+            left, right = cell.data[rank][element], cell.data[peer][element]
+            if (left != right) != apart:
+                want = None if apart else left
+                note = f"{step.about}, alike on ranks whose data differ" if apart else step.about
+                machine.fail("contract", peer, element, want, right, step.buf, note)
                 return
 
 

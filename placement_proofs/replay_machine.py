@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Axes, Buffer, Expr, Guard, Held, Param, Program, Term, Update
+from placement_proofs.program_draws import draws
 from placement_proofs.program_expr import names_of, parse_expr
 from placement_proofs.program_rules import sources, walk
 from placement_proofs.replay_numbers import evaluate, exact
@@ -42,6 +43,9 @@ class Machine:
         self.tick = 0
         self.path: Path = ()
         self.env: dict[str, Cell] = {}
+        self.drawn = draws(program)
+        self.streams = frozenset(drawn.family for drawn in self.drawn.values())
+        self.past: list[dict[tuple[str, Element], Number]] = []
         self.copies = {b.name: b for b in program.buffers}
         self.counts = {s.family: s.over for s in sources(program.steps) if s.count}
         self.writes: dict[str, dict[Element, dict[tuple[str, Rank], Number]]] = {}
@@ -180,6 +184,8 @@ class Machine:
         """The value of one member of a family, in this step of the specification."""
         if family in self.counts:
             return self.world.count(family, (self.tick, index))
+        if family in self.streams:
+            index = tuple((axis, i) for axis, i in index if self.world.sizes[axis] > 1)
         return self.world.free((family, self.tick, element, index))
 
     def total(self, family: str) -> Number:
@@ -195,21 +201,32 @@ class Machine:
         def look(name: str) -> Number:
             return self.total(name) if name in self.counts else self.world.sizes[name]
 
-        total = sum(
-            (self.contribution(term.family, element, i) for i in self.indices(term.over, rank)),
-            start=0,
-        )
+        members = [self.weighted(term, element, i) for i in self.indices(term.over, rank)]
+        if term.fn == "max":
+            return max(members)
+        total = sum(members, start=0)
         value = exact(evaluate(parse_expr(term.coef), look, self.path) * total)
-        return self.world.function(term.fn, (value,)) if term.fn else value
+        more = tuple(self.term(other, rank, element) for other in term.more)
+        return self.world.function(term.fn, (value, *more)) if term.fn else value
+
+    def weighted(self, term: Term, element: Element, index: tuple[tuple[str, int], ...]) -> Number:
+        """A member of a term's family times its own weights."""
+        value = self.contribution(term.family, element, index)
+        for name in term.weights:
+            value *= self.contribution(name, element, index)
+        return value
 
     def plain_target(self, param: Param) -> Cells:
         """The gradient of the current step on one device, before clipping."""
         if param.name not in self.targets:
-            rank = self.world.ranks[0]
+            rank, now = self.world.ranks[0], self.tick
+            self.tick = now - param.late
+            terms = param.target if self.tick >= 0 else ()
             self.targets[param.name] = {
-                e: exact(sum((self.term(t, rank, e) for t in param.target), start=0))
+                e: exact(sum((self.term(t, rank, e) for t in terms), start=0))
                 for e in self.world.elements
             }
+            self.tick = now
         return self.targets[param.name]
 
     def target(self, param: Param, element: Element) -> Number:
@@ -223,6 +240,7 @@ class Machine:
 
     def advance(self) -> None:
         """The specification completes its step."""
+        self.past.insert(0, dict(self.current))
         for param in self.program.params:
             if param.target:
                 self.advance_param(param)

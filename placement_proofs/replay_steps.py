@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from placement_proofs.program import Apply, Clip, Guard, Init, Move, Scale, Source, Square
+from placement_proofs.program import Apply, Clip, Guard, Init, Move, Sample, Scale, Source, Square
 from placement_proofs.program_expr import is_zero
 from placement_proofs.replay_checks import check_norm
 from placement_proofs.replay_machine import Cell, Machine, fit, ordered
@@ -12,9 +12,13 @@ from placement_proofs.replay_numbers import exact
 from placement_proofs.replay_world import Element, Number, Rank
 
 
-def local(machine: Machine, step: Source | Init | Scale | Move | Apply | Square | Clip) -> None:
+def local(
+    machine: Machine, step: Source | Init | Sample | Scale | Move | Apply | Square | Clip
+) -> None:
     """Run a step that moves nothing between ranks."""
     match step:
+        case Sample():
+            _sample(machine, step)
         case Source():
             _source(machine, step)
         case Init():
@@ -76,6 +80,21 @@ def _init(machine: Machine, step: Init) -> None:
         return machine.world.free(("draw", step.name, element, key))
 
     machine.write(step.dst, machine.filled(ordered(machine.world, step.held), value), step.g)
+
+
+def _sample(machine: Machine, step: Sample) -> None:
+    """The number of a stream at its counter: by seed of the rank, or by logical index."""
+    drawn, world = machine.drawn[machine.path], machine.world
+    seeds = [axis for axis in step.key if world.sizes[axis] > 1]
+    family = f"{drawn.family}~{','.join(seeds)}" if seeds else drawn.family
+
+    def value(rank: Rank, element: Element) -> Number:
+        own = {axis: rank[world.index[axis]] for axis in (*step.index, *seeds)}
+        place = {**own, **{loop: machine.turns[loop] for loop in drawn.loops}}
+        index = tuple(sorted((a, i) for a, i in place.items() if world.sizes[a] > 1))
+        return world.free((family, machine.tick, element, index))
+
+    machine.write(step.dst, machine.filled((), value), step.g)
 
 
 def _move(machine: Machine, step: Move) -> None:

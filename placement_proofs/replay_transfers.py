@@ -29,6 +29,12 @@ def _reduced(machine: Machine, step: Reduce, cell: Cell) -> Cell:
     inner = tuple((a, o) for a, o in cell.held if a in step.axes)
     scale = Fraction(1, math.prod(world.sizes[a] for a in step.axes) if step.mean else 1)
 
+    def highest(rank: Rank, element: Element) -> Number:
+        return max(cell.data[peer][element] for peer in world.along(rank, step.axes))
+
+    if step.top:
+        return machine.filled(cell.held, highest)
+
     def value(rank: Rank, element: Element) -> Number:
         total: Number = 0
         for peer in world.along(rank, step.axes):

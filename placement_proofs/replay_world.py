@@ -25,6 +25,7 @@ from placement_proofs.program import (
     Step,
     Take,
 )
+from placement_proofs.program_draws import flag_families
 from placement_proofs.program_rules import ENDS, walk
 
 Number: TypeAlias = int | Fraction
@@ -69,7 +70,8 @@ class World:
     """One mesh, its ranks and elements, and a table of free values.
 
     With `seed=None` free values are the primes in the order of asking (easy to read), else
-    large random integers (no accidental equality).
+    large random integers (no accidental equality). Flags are set on every second rank, or at
+    random where the seed is even.
     """
 
     def __init__(self, program: Program, sizes: Mapping[str, int], seed: int | None) -> None:
@@ -88,6 +90,8 @@ class World:
         self._table: dict[Hashable, Number] = {}
         self._squares: dict[Number, Number] = {}
         self._equal = frozenset(program.equal)
+        self._flags = flag_families(program)
+        self._bits = random.Random(seed) if seed is not None and seed % 2 == 0 else None
 
     def free(self, key: Hashable) -> Number:
         """The value of a free symbol."""
@@ -96,9 +100,20 @@ class World:
             value = self._table[key] = next(self._fresh)
         return value
 
-    def count(self, family: str, key: Hashable) -> Number:
+    def count(self, family: str, key: tuple[int, tuple[tuple[str, int], ...]]) -> Number:
         """The value of a count: alike everywhere if it is assumed equal."""
+        if family in self._flags:
+            return self._flag(family, key)
         return self.free(("n", family) if family in self._equal else ("n", family, key))
+
+    def _flag(self, family: str, key: tuple[int, tuple[tuple[str, int], ...]]) -> Number:
+        """0 or 1, and 1 at the last index: some rank always takes part."""
+        name = ("n", family, key)
+        if name not in self._table:
+            last = all(i == self.sizes[axis] - 1 for axis, i in key[1])
+            drawn = self._bits.randrange(2) if self._bits else sum(i for _, i in key[1]) % 2
+            self._table[name] = 1 if last or family in self._equal else drawn
+        return self._table[name]
 
     def function(self, name: str, args: tuple[Hashable, ...]) -> Number:
         """An uninterpreted function; only `square` of a `sqrt` has a law."""

@@ -170,7 +170,7 @@ _TENSOR_DIMS = {
     "expert_out": 2,
     "matrix": 0,
 }
-_VOCABULARY_DIMS = {"embedding": 0, "head": 0}
+_VOCABULARY_DIMS = {"embedding": 0, "head": 0, "head_bias": 0}
 
 _ALL = (State.PARAMETERS, State.OPTIMIZER, State.GRADIENTS)
 

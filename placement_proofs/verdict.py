@@ -9,13 +9,16 @@ from typing import Any
 
 
 class Verdict(StrEnum):
-    """The answer to one claim."""
+    """The answer to one claim; it has no truth value, so that unknown never passes for true."""
 
     PROVED = "proved"
     REFUTED = "refuted"
     UNKNOWN = "unknown"
     ILL_FORMED = "ill-formed"
     NOT_APPLICABLE = "not-applicable"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a verdict is no boolean: compare it with Verdict.PROVED")
 
     @property
     def exit_code(self) -> int:

@@ -22,7 +22,9 @@ class Agreement:
     trouble: str
 
 
-def replays(program: Program, top: int = 3) -> list[tuple[dict[str, int], Replay | None]]:
+def replays(
+    program: Program, top: int = 3, seed: int = 7
+) -> list[tuple[dict[str, int], Replay | None]]:
     """Replays on all meshes up to a size; None where a step has no meaning."""
     names = program.axes + program.loops
     limits = [2 if name == "step" else top for name in names]
@@ -32,7 +34,7 @@ def replays(program: Program, top: int = 3) -> list[tuple[dict[str, int], Replay
         if work(program, mesh) > WORK:
             continue
         try:
-            found.append((mesh, replay(program, mesh, 7)))
+            found.append((mesh, replay(program, mesh, seed)))
         except IllFormed:
             found.append((mesh, None))
     return found

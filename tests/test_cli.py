@@ -239,7 +239,7 @@ def test_explain(run):
 
 
 def test_prove(run):
-    found, ran = json_of(run, "prove", "--all")
+    found, ran = json_of(run, "prove", "--all", "--brief")
     assert ran.code == 0 and found["as_expected"]
     verdicts = {(c["theory"], c["got"]) for c in found["claims"]}
     assert verdicts >= {(t, v) for t in ("data", "zero", "tensor") for v in ("proved", "refuted")}

@@ -103,7 +103,7 @@ def test_evaluation_degrees_are_another_job(tmp_path: Path) -> None:
     [
         (_config(tp=2), 4, "dp 4 * tp 2 = 8 for a world of 4"),
         (_config(dp=None), 4, "no dp"),
-        (_config(dp="auto"), 4, "no dp"),
+        (_config(dp="auto"), 4, "nobody fills auto"),
         (_config(tp=0), 4, "it lies between 1"),
         (_config(dp="${DP}"), 4, "placeholder"),
         (_config(tp_mode="ring"), 4, "ALL_REDUCE or REDUCE_SCATTER"),

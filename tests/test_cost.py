@@ -150,10 +150,11 @@ def test_conventions_change_every_number():
     totals = {}
     for name in CONVENTIONS:
         held, sent = costs("zero2(dp=4) * tensor(tp=2)", transformer(SHAPE), name)
-        totals[name] = (*held.by.values(), held.persistent, held.peak, sent.total)
+        totals[name] = (*held.by.values(), held.persistent, held.peak, sent.total, held.saved)
         assert name in str(held.convention)
     assert totals["fp32-gradients"][1] == 2 * totals["zero-paper"][1]
     assert totals["fp32"][0] == 2 * totals["zero-paper"][0]
+    assert totals["megatron"][-1] > totals["fp32-gradients"][-1], "logits in float32"
     assert len(set(totals.values())) == len(CONVENTIONS)
 
 

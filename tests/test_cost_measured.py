@@ -6,13 +6,12 @@ Where the measured stack differs from the paper's plan, the difference stands he
 import json
 
 import pytest
+from measured import FLOAT32, model_of
 
 from placement_proofs.composition import parse
-from placement_proofs.cost import communication, convention, memory, sizes_of
+from placement_proofs.cost import communication, memory, sizes_of
 from placement_proofs.derive import derive
-from placement_proofs.model import Block, Model, Op, Tensor, Value
 
-FLOAT32 = convention("fp32")
 AXES = {"dp_rep": "dp_replicate"}
 
 
@@ -22,80 +21,6 @@ def measured(shared):
     data = json.loads((shared / "data" / "oracle_results.json").read_text())
     runs = {(c["case"], c["model"], c["world"]): c for c in data["cases"] if c.get("ops")}
     return runs, data["models"]
-
-
-class Builder:
-    """The measured transformer: norms with biases, biases in the feed-forward part only."""
-
-    def __init__(self, shape):
-        self.shape = shape
-        self.tensors, self.values, self.ops = [], [], []
-        self.block = self.unit = ""
-
-    def op(self, kind, out, shape, ins, *tensors, **more):
-        """One operation; ``tensors`` are (name, shape, group)."""
-        for name, dims, group in tensors:
-            self.tensors.append(Tensor(name, dims, group, self.unit))
-        self.values.append(Value(out, shape, residual=kind in ("add", "embedding")))
-        names = tuple(name for name, _, _ in tensors)
-        self.ops.append(Op(kind, out, ins, names, self.block, **more))
-        return out
-
-    def norm(self, name, x):
-        tokens = ("B", "s", "h")
-        y = self.op("norm", f"{name}.scaled", tokens, (x,), (f"{name}.weight", ("h",), "norm"))
-        bias = (f"{name}.bias", ("h",), "norm")
-        return self.op("bias", f"{name}.out", tokens, (y,), bias)
-
-    def linear(self, name, x, dims, group, bias=False):
-        shape = ("B", "s", dims[0])
-        y = self.op("linear", f"{name}.out", shape, (x,), (f"{name}.weight", dims, group))
-        if not bias:
-            return y
-        tensor = (f"{name}.bias", (dims[0],), f"{group}_bias")
-        return self.op("bias", f"{name}.biased", shape, (y,), tensor)
-
-    def layer(self, name, x):
-        tokens = ("B", "s", "h")
-        self.block = self.unit = name
-        n = self.norm(f"{name}.n1", x)
-        bias = self.shape["qkv_bias"]
-        q, k, v = (self.linear(f"{name}.{c}", n, ("h", "h"), "column", bias) for c in "qkv")
-        o = self.op(
-            "attention",
-            f"{name}.attention",
-            tokens,
-            (q, k, v),
-            attrs=(("heads", "a"), ("kv_heads", "a")),
-            internals=((f"{name}.scores", ("B", "a", "s", "s")),),
-        )
-        y = self.linear(f"{name}.o", o, ("h", "h"), "row")
-        x = self.op("add", f"{name}.mid", tokens, (x, y))
-        n = self.norm(f"{name}.n2", x)
-        up = self.linear(f"{name}.w1", n, ("f", "h"), "column", bias=True)
-        up = self.op("activation", f"{name}.act", ("B", "s", "f"), (up,))
-        y = self.linear(f"{name}.w2", up, ("h", "f"), "row", bias=True)
-        return self.op("add", f"{name}.end", tokens, (x, y))
-
-
-def model_of(shape, micro_batch):
-    b = Builder(shape)
-    tokens = ("B", "s", "h")
-    layers = [f"layer{i}" for i in range(shape["layers"])]
-    b.block, b.unit = "embedding", "root"
-    b.values.append(Value("ids", ("B", "s"), integer=True))
-    x = b.op("embedding", "embedding.out", tokens, ("ids",), ("emb", ("V", "h"), "embedding"))
-    for name in layers:
-        x = b.layer(name, x)
-    b.block, b.unit = "head", "root"
-    x = b.norm("norm", x)
-    logits = b.linear("head", x, ("V", "h"), "head", shape["head_bias"])
-    b.op("loss", "loss", (), (logits,))
-    dims = {"h": shape["d"], "f": shape["ff"], "V": shape["out"], "s": shape["seq"]}
-    dims |= {"a": shape["heads"]}
-    blocks = tuple(Block(n) for n in ("embedding", *layers, "head"))
-    tensors, values, ops = tuple(b.tensors), tuple(b.values), tuple(b.ops)
-    return Model(shape["name"], tensors, values, ops, blocks, dims, micro_batch)
 
 
 def costs(text, shape, data_ranks):

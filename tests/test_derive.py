@@ -1,6 +1,7 @@
 """Derived plans: the transfers that the placement implies, and nothing else."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from drawn import compositions
@@ -45,7 +46,7 @@ def test_zero1_scatters_and_publishes():
 
 def test_torch_zero1_reduces_everything_first():
     counts = traffic("zero1(dp=4)", abstract(), profile=PROFILES["torch-zero1"])
-    assert counts == {("all-gather", "dp", "parameter"): 1, ("all-reduce", "dp", "gradient"): 1}
+    assert counts == {("broadcast", "dp", "parameter"): 1, ("all-reduce", "dp", "gradient"): 1}
 
 
 def test_tensor_parallel_has_four_all_reduces_a_layer():
@@ -214,3 +215,24 @@ def test_what_crosses_the_host_link(states, moves):
     plan = derive(parse(f"zero3(dp=2) * offload({states})"), TWO)
     found = {t.why: t.shift for t in plan.transfers() if t.kind.value == "host-link"}
     assert found == moves
+
+
+def frozen(*groups):
+    tensors = tuple(replace(t, trainable=t.group not in groups) for t in TWO.tensors)
+    return replace(TWO, tensors=tensors)
+
+
+def test_frozen_parameters_are_gathered_and_never_reduced():
+    model = frozen("embedding", "norm")
+    plan = derive(parse("zero3(dp=2) * tensor(tp=2, sequence=True)"), model)
+    still = {t.name for t in model.tensors if not t.trainable}
+    moved = {(i.what, i.name) for t in plan.transfers() for i in t.items}
+    assert {(What.PARAMETER, name) for name in still} <= moved
+    assert not {(What.GRADIENT, name) for name in still} & moved
+
+
+def test_nothing_below_the_first_trained_parameter_has_a_gradient():
+    everything = traffic("tensor(tp=2)")
+    bottom = traffic("tensor(tp=2)", frozen("embedding", "norm", "column", "kv", "row"))
+    key = ("all-reduce", "tp", "activation gradient")
+    assert bottom[key] < everything[key]

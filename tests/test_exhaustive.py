@@ -1,7 +1,7 @@
 """The one-axis space of 648 placements: the proofs are exactly the truths.
 
-A brute force that shares no code with the project trains a vector on N ranks, in fractions,
-and compares it with one device at N = 2 and 3. The prover decides the same points for all N.
+A brute force that shares only the list of points with the project trains a vector on N ranks, in
+fractions, and compares it with one device at N = 2 and 3. The prover decides them for all N.
 
 Conventions: contributions are plain sums and the factor is applied after the sync. `own`
 needs parameters S, `split` and `same` need R or S*. Reduce-scatter needs a full gradient.
@@ -13,72 +13,15 @@ publish and it changes nothing (with "cannot run" instead, the 32 below are 23).
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
 from fractions import Fraction
-from typing import NamedTuple
 
 import pytest
 
-from placement_proofs.program import (
-    Buffer,
-    Loop,
-    Move,
-    Param,
-    Program,
-    Reduce,
-    Scale,
-    Slice,
-    Source,
-    Step,
-    Take,
-    Term,
-    Tick,
-    Update,
-    Use,
-)
 from placement_proofs.prove import prove
 from placement_proofs.replay import replay
+from placement_proofs.theorems.placements import RUNNABLE, SPACE, Point, element_program
 from placement_proofs.verdict import Verdict
-
-
-class Point(NamedTuple):
-    """One point of the space."""
-
-    contribution: str
-    parameters: str
-    optimizer: str
-    gradients: str
-    sync: str
-    factor: str
-    publish: bool
-
-
-SPACE = tuple(
-    Point(*choice)
-    for choice in itertools.product(
-        ("own", "split", "same"),
-        ("R", "S", "S*"),
-        ("R", "S"),
-        ("R", "S"),
-        ("none", "all-reduce", "reduce-scatter"),
-        ("1", "N", "1/N"),
-        (False, True),
-    )
-)
-
-
-def can_run(point: Point) -> bool:
-    """Whether the point says anything that ranks can execute."""
-    if (point.contribution == "own") != (point.parameters == "S"):
-        return False
-    if point.contribution == "own" and point.sync == "reduce-scatter":
-        return False
-    full = point.contribution != "own" and point.sync != "reduce-scatter"
-    if point.gradients == "R" and not full:
-        return False
-    return point.optimizer == "S" or (point.gradients == "R" and point.parameters == "R")
-
 
 # --- the independent brute force -----------------------------------------------------
 
@@ -159,32 +102,6 @@ def synced(point: Point, grads: list[dict[int, Fraction]], n: int) -> list[dict[
 # --- the same points as element programs ---------------------------------------------
 
 
-def element_program(point: Point) -> Program:
-    """What the point means for one generic element."""
-    own = (("dp", "p"),)
-    over = ("dp",) if point.contribution == "split" else ()
-    stored = () if point.parameters == "R" else own
-    buffers = [Buffer("w", "W", held=stored)]
-    body: list[Step] = []
-    if point.parameters == "S*":
-        buffers.append(Buffer("view", "W"))
-        body += [Move("view", "w"), Take("view", "dp", "p"), Use("view")]
-    else:
-        body.append(Use("w"))
-    body.append(Source("g", "c", over, held=own if point.contribution == "own" else ()))
-    if point.sync != "none":
-        body.append(Reduce("g", ("dp",), to="p" if point.sync == "reduce-scatter" else None))
-    body.append(Scale("g", point.factor.replace("N", "dp")))
-    full = point.contribution != "own" and point.sync != "reduce-scatter"
-    if full and (point.gradients == "S" or point.optimizer == "S"):
-        body.append(Slice("g", "dp", "p"))
-    body += [Update("w", "g"), Tick()]
-    if point.publish and point.parameters == "R":
-        body.append(Take("w", "dp", "p"))
-    param = Param("W", (Term("c", over),))
-    return Program(("dp",), ("step",), (param,), tuple(buffers), (Loop("step", tuple(body)),))
-
-
 @functools.cache
 def verdicts(point: Point) -> tuple[Verdict, Verdict, Verdict]:
     """Overall verdict, gradient integrity and state consistency."""
@@ -194,9 +111,6 @@ def verdicts(point: Point) -> tuple[Verdict, Verdict, Verdict]:
         result["gradient_integrity"].verdict,
         result["state_consistency"].verdict,
     )
-
-
-RUNNABLE = tuple(point for point in SPACE if can_run(point))
 
 
 def test_the_space_has_648_points() -> None:

@@ -16,10 +16,11 @@ FLOORS = [
     {"derive", "deviate"},
     {"project", "replay"},
     {"prove", "cost", "simulate"},
-    {"conditions", "configs", "report"},
+    {"conditions", "configs", "report", "theorems"},
     {"inputs"},
     {"checking", "small"},
-    {"theories"},
+    {"needed"},
+    {"theories", "faults"},
     {"render"},
     {"cli"},
 ]

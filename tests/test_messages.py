@@ -15,7 +15,10 @@ ARGUMENT = "an argument is a number, a symbol, a text, True, False or a tuple of
 JOINED = "strategies are joined by * only; write zero3(dp=8) * tensor(tp=4)"
 WRITE = 'write strategies joined by *, such as "zero3(dp=8) * tensor(tp=4)"'
 FORMATS = ", ".join(importer.name for importer in IMPORTERS)
-MODELS = "a model is dense, moe, tiny, abstract, perceptron or a TOML file"
+MODELS = (
+    "a model is dense, moe, tiny, abstract, perceptron, a published one such as gpt2 or llama-7b, "
+    "a TOML file or a config.json"
+)
 
 EXPRESSIONS = {
     "": f"expression: found ''; not an expression (invalid syntax); {WRITE}",
@@ -81,12 +84,13 @@ OPTIONS = {
         "layers, hidden, heads, ..."
     ),
     ("check", "data(dp=8)", "--convention", "nope"): (
-        "convention: found 'nope'; the conventions are zero-paper, fp32-gradients, fp32, "
-        "bf16-only, adam-8bit, sgd-momentum; write --convention zero-paper"
+        "convention: found 'nope'; the conventions are zero-paper, fp32-gradients, "
+        "megatron, fp32, bf16-only, adam-8bit, sgd-momentum; write --convention zero-paper"
     ),
     ("check", "data(dp=8)", "--profile", "nope"): (
-        "--profile: found 'nope'; profiles are paper, torch-fsdp2, torch-fsdp1, torch-zero1, "
-        "torch-tp; name one of them"
+        "--profile: found 'nope'; profiles are paper, torch-ddp, torch-fsdp2, "
+        "torch-fsdp2-resharded, torch-fsdp1, "
+        "torch-zero1, torch-tp, torch-sp, megatron; name one of them"
     ),
     ("check", "data(dp=8)", "--without", "frob x"): (
         "deviation: found 'frob x'; a deviation begins with one of drop, duplicate, rescale, "

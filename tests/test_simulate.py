@@ -229,3 +229,12 @@ def test_activations_that_wait_on_the_host_come_back():
     for text in ("data(dp=2)", "recompute('full')", "pipeline(pp=2, microbatches=2)"):
         plan = derive(parse(f"{text} * offload('activations')"), model)
         assert simulate(plan, model).equal
+
+
+@pytest.mark.parametrize("groups", [("embedding", "norm"), ("column", "kv", "row")])
+@pytest.mark.parametrize("text", ["zero3(dp=2) * tensor(tp=2, sequence=True)", "pipeline(pp=2)"])
+def test_frozen_parameters_stay_as_they_are(text, groups):
+    model = transformer(Shape())
+    tensors = tuple(replace(t, trainable=t.group not in groups) for t in model.tensors)
+    model = replace(model, tensors=tensors)
+    assert simulate(derive(parse(text), model, clipping=True), model).equal

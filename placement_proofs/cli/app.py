@@ -8,9 +8,11 @@ from placement_proofs.cli.check import check
 from placement_proofs.cli.compare import compare
 from placement_proofs.cli.convert import convert
 from placement_proofs.cli.explain import explain
+from placement_proofs.cli.faults import faults
 from placement_proofs.cli.formula import formula
 from placement_proofs.cli.prove import prove
 from placement_proofs.cli.simulate import simulate
+from placement_proofs.cli.verify import verify
 
 
 def _version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -42,5 +44,5 @@ def app() -> None:
     """
 
 
-for _command in (check, formula, compare, convert, simulate, explain, prove):
+for _command in (check, formula, compare, convert, simulate, explain, prove, verify, faults):
     app.add_command(_command)

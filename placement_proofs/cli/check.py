@@ -18,6 +18,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.verdict import Verdict, combine
 
 if TYPE_CHECKING:
+    from placement_proofs.needed import Need
     from placement_proofs.report import Report
 
 HELP = f"""Prove that a composition trains like one device, or show how it does not.
@@ -37,6 +38,7 @@ Examples:
   placement-proofs check "zero3(dp=8) * tensor(tp=4, sequence=True)"
   placement-proofs check "data(dp=8)" --without "drop all-reduce gradient dp"
   placement-proofs check examples/configs/deepspeed_zero3.json --world 64
+  placement-proofs check "zero2(dp=8)" --explain
 """
 
 
@@ -45,20 +47,28 @@ Examples:
 @subject_options
 @convention_option
 @click.option("--sarif", metavar="FILE", help="Also write the results as SARIF 2.1.0.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also delete each step in turn, and say what fails without it: what the proof uses.",
+)
 @common_options
 def check(
     subjects: tuple[str, ...],
     convention: str | None,
     sarif: str | None,
+    explain: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
     found = [_checked(text, convention, options) for text in subjects]
     if sarif is not None:
         _write_sarif(sarif, list(zip(subjects, found, strict=True)))
+    pairs = zip(subjects, found, strict=True) if explain else ()
+    uses = {text: _needs(text, result, options) for text, result in pairs}
     if as_json:
-        say_json(_json(subjects, found))
-    elif text := _text(subjects, found):
+        say_json(_json(subjects, found) | _explained(uses))
+    elif text := _text(subjects, found, uses):
         say(text)
     for result in found:
         if isinstance(result, IllFormed):
@@ -74,6 +84,26 @@ def _checked(text: str, convention: str | None, options: dict[str, Any]) -> Repo
             return prove_or_refute(read(text, **options), convention=convention)
     except IllFormed as error:
         return error
+
+
+def _needs(text: str, result: Report | IllFormed, options: dict[str, Any]) -> tuple[Need, ...]:
+    """The steps of a proved subject; there is nothing to explain of a proof that failed."""
+    from placement_proofs.needed import needs
+
+    if isinstance(result, IllFormed) or result.verdict is not Verdict.PROVED:
+        return ()
+    with waiting(f"explaining {text[:60]}"):
+        return needs(read(text, **options))
+
+
+def _explained(uses: dict[str, tuple[Need, ...]]) -> dict[str, Any]:
+    from placement_proofs.needed import minimal
+
+    told = [
+        {"subject": text, "minimal": minimal(found), "steps": [n.to_json() for n in found]}
+        for text, found in uses.items()
+    ]
+    return {"explained": told} if uses else {}
 
 
 def _verdict(result: Report | IllFormed) -> Verdict:
@@ -104,7 +134,12 @@ def _json(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> dict[st
     }
 
 
-def _text(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> str:
+def _text(
+    subjects: tuple[str, ...],
+    found: list[Report | IllFormed],
+    uses: dict[str, tuple[Need, ...]],
+) -> str:
+    from placement_proofs.render.needed import needed_text
     from placement_proofs.render.report import report_text
     from placement_proofs.render.summary import summary
     from placement_proofs.render.table import sections
@@ -112,6 +147,7 @@ def _text(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> str:
     colours = paint()
     reports = [r for r in found if not isinstance(r, IllFormed)]
     parts = [report_text(report, colours) for report in reports]
+    parts += [needed_text(steps, colours) for steps in uses.values()]
     if len(found) > 1:
         rows = zip(subjects, map(_verdict, found), strict=True)
         parts.append(summary(list(rows), colours))

@@ -19,6 +19,7 @@ from placement_proofs.cli.output import say, say_json, waiting
 
 if TYPE_CHECKING:
     from placement_proofs.cost.compare import Comparison
+    from placement_proofs.cost.stacks import Stacks
 
 SCHEMA = "placement-proofs/compare/1"
 
@@ -31,6 +32,7 @@ at which the memory ratio is a wanted one.
 Examples:
   placement-proofs compare "data(dp=N)" "zero3(dp=N)" --model abstract
   placement-proofs compare "zero1(dp=N)" "zero2(dp=N)" "zero3(dp=N)" --model abstract --wanted 4
+  placement-proofs compare "fsdp(dp=N)" --profile torch-fsdp2 --against paper --model tiny
 """
 
 
@@ -43,15 +45,29 @@ Examples:
     metavar="RATIO",
     help="Memory ratio whose sizes are asked for.",
 )
+@click.option(
+    "--against",
+    metavar="PROFILE",
+    help="Compare the --profile with this one on one subject: what differs, and which facts do it.",
+)
 @subject_options
 @convention_option
 @common_options
 def compare(
-    subjects: tuple[str, ...], wanted: str, convention: str | None, as_json: bool, **options: Any
+    subjects: tuple[str, ...],
+    wanted: str,
+    against: str | None,
+    convention: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     ratio = Fraction(sizes([f"wanted={wanted}"], "--wanted")["wanted"])
     with waiting("comparing"):
-        found = _compared(subjects, ratio, convention, options)
+        found: Comparison | Stacks
+        if against is None:
+            found = _compared(subjects, ratio, convention, options)
+        else:
+            found = _stacks(subjects, against, convention, options)
         if as_json:
             say_json({"schema": SCHEMA, **found.to_json()})
         else:
@@ -70,3 +86,24 @@ def _compared(
     _, model = asked[0].composed()
     compositions = [subject.composed()[0] for subject in asked]
     return compare_forms(compositions, model, widths, profile=asked[0].profile, wanted=wanted)
+
+
+def _stacks(
+    subjects: tuple[str, ...], against: str, convention: str | None, options: dict[str, Any]
+) -> Stacks:
+    from placement_proofs.cost.convention import convention as convention_named
+    from placement_proofs.cost.stacks import compare_stacks
+    from placement_proofs.errors import IllFormed
+    from placement_proofs.profile import PROFILES
+
+    if len(subjects) != 1 or against not in PROFILES:
+        raise IllFormed(
+            "--against",
+            f"{against!r} with {len(subjects)} subjects",
+            f"one subject under two profiles; profiles are {', '.join(PROFILES)}",
+            'write compare "fsdp(dp=N)" --profile torch-fsdp2 --against paper',
+        )
+    asked = read(subjects[0], **options)
+    composition, model = asked.composed()
+    widths = convention_named(convention)
+    return compare_stacks(composition, model, asked.profile, PROFILES[against], widths)

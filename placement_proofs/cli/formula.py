@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placement_proofs.cli.answers import Asked, answer
 from placement_proofs.cli.options import (
     SUBJECT_HELP,
     common_options,
@@ -36,6 +37,8 @@ Examples:
   placement-proofs formula "zero3(dp=N)" --model abstract --of memory --set N=64
   placement-proofs formula "hsdp(dp_replicate=4, dp_shard=8)" --of communication --terms
   placement-proofs formula "tensor(tp=N)" --format latex
+  placement-proofs formula "zero3(dp=N)" --model llama-7b --fits 24GB
+  placement-proofs formula "zero3(dp=N)" --claim "traffic <= 3/2 * data(dp=N) traffic"
 """
 
 
@@ -52,7 +55,7 @@ Examples:
 @click.option(
     "--format",
     "output",
-    type=click.Choice(["text", "latex", "json", "python"]),
+    type=click.Choice(["text", "latex", "json", "python", "csv"]),
     default="text",
     show_default=True,
     help="How they are written.",
@@ -60,6 +63,18 @@ Examples:
 @click.option("--set", "values", multiple=True, metavar="NAME=SIZE", help="A number for a symbol.")
 @click.option("--terms", is_flag=True, help="Show the steps that each formula is the sum of.")
 @click.option("--uneven", is_flag=True, help="Ceilings instead of quotients: sizes do not divide.")
+@click.option("--fits", metavar="BYTES", help="Smallest open size whose peak fits, such as 80GB.")
+@click.option("--dominant", is_flag=True, help="Parts of memory and traffic, the largest first.")
+@click.option(
+    "--crossing", metavar="SUBJECT", help="Sizes at which traffic or memory equals that one's."
+)
+@click.option(
+    "--claim",
+    "claims",
+    multiple=True,
+    metavar="CLAIM",
+    help='Prove or refute for all sizes, such as "traffic <= 3/2 * data(dp=N) traffic".',
+)
 @plan_options
 @convention_option
 @common_options
@@ -70,12 +85,21 @@ def formula(
     values: tuple[str, ...],
     terms: bool,
     uneven: bool,
+    fits: str | None,
+    dominant: bool,
+    crossing: str | None,
+    claims: tuple[str, ...],
     convention: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
     from placement_proofs.render import formula as render
 
+    if fits or dominant or crossing or claims:
+        asked = Asked(fits, dominant, crossing, claims, sizes(values, "--set"))
+        return answer(
+            asked, lambda text: _forms(text, options, convention, uneven), subject, as_json
+        )
     given = sizes(values, "--set")
     with waiting("working out formulas"):
         title, forms = _forms(subject, options, convention, uneven)
@@ -83,6 +107,8 @@ def formula(
         named = render.chosen(forms, ["memory", "communication"] if kind == "all" else [kind])
         if as_json or output == "json":
             say_json(render.formula_json(title, forms, named, numbers))
+        elif output == "csv":
+            say(render.formula_csv(named, numbers))
         elif output == "latex":
             say(render.formula_latex(named))
         elif output == "python":

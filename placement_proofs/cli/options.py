@@ -19,7 +19,9 @@ a composition or an element program, or a framework's configuration file."""
 def plan_options(function: F) -> F:
     """--model, --world, --profile and --without."""
     options = [
-        click.option("--model", metavar="M", help="dense, moe, tiny, abstract, or a TOML file."),
+        click.option(
+            "--model", metavar="M", help="dense, llama-7b, ..., a TOML file or config.json."
+        ),
         click.option("--world", type=int, metavar="N", help="Number of ranks of a config file."),
         click.option("--profile", metavar="P", help="Training stack; the default is paper."),
         click.option("--loss", metavar="L", help="mean (default), tokens, or sum."),
@@ -46,8 +48,8 @@ def convention_option(function: F) -> F:
     """--convention: the bytes per parameter."""
     option = click.option(
         "--convention",
-        help="Bytes per parameter: zero-paper (default), fp32-gradients, fp32, bf16-only, "
-        "adam-8bit, sgd-momentum.",
+        help="Bytes per parameter: zero-paper (default), fp32-gradients, megatron, fp32, "
+        "bf16-only, adam-8bit, sgd-momentum.",
     )
     return option(function)
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 HELP = """Run theories: claims that must be proved, and wrong ones that must be refuted.
 
-THEORY is a name (see --list) or a TOML file. Exit code 0 if every claim gives the verdict that it
-states, 1 if one does not.
+THEORY is a name (see --list) or a TOML file. Beside its verdict, each claim has its obligations
+decided by z3 and again by cvc5 (if installed), its gradients checked by the kernel, and a mutant
+that must give the opposite verdict. Exit code 0 if all this is as stated, 1 if not.
 
 \b
 Examples:
@@ -31,12 +32,27 @@ Examples:
 @click.argument("theories", nargs=-1, metavar="[THEORY]...")
 @click.option("--all", "every", is_flag=True, help="Run every theory that comes with the package.")
 @click.option("--list", "listing", is_flag=True, help="List the theories.")
+@click.option("--brief", is_flag=True, help="Verdicts only, without solvers, kernel and mutants.")
+@click.option(
+    "--export",
+    metavar="FOLDER",
+    help="Write SMT-LIB scripts, certificates and resource counts to a folder instead.",
+)
 @common_options
-def prove(theories: tuple[str, ...], every: bool, listing: bool, as_json: bool) -> int:
+def prove(
+    theories: tuple[str, ...],
+    every: bool,
+    listing: bool,
+    brief: bool,
+    export: str | None,
+    as_json: bool,
+) -> int:
     found = _chosen(theories, every or listing)
     if listing:
         return _list(found, as_json)
-    return _run(found, as_json)
+    if export:
+        return _export(found, export)
+    return _run(found, brief, as_json)
 
 
 def _chosen(names: Sequence[str], every: bool) -> list[Theory]:
@@ -65,16 +81,31 @@ def _list(found: list[Theory], as_json: bool) -> int:
     return 0
 
 
-def _run(found: list[Theory], as_json: bool) -> int:
+def _export(found: list[Theory], folder: str) -> int:
+    from pathlib import Path
+
+    from placement_proofs.theories.exports import files, write
+
+    with waiting("exporting"):
+        generated = files(found)
+    write(Path(folder), generated)
+    say(f"{len(generated)} files in {folder}")
+    return 0
+
+
+def _run(found: list[Theory], brief: bool, as_json: bool) -> int:
     from placement_proofs.render.theories import outcomes_text
     from placement_proofs.theories import SCHEMA, run_claims
 
     with waiting("proving"):
-        outcomes = list(run_claims(found))
+        outcomes = list(run_claims(found, brief=brief))
     right = all(o.as_expected for o in outcomes)
     if as_json:
         claims = [o.to_json() for o in outcomes]
-        say_json({"schema": SCHEMA, "as_expected": right, "claims": claims})
+        left = [
+            {"theory": t.name, "claim": o.name, "reason": o.reason} for t in found for o in t.open
+        ]
+        say_json({"schema": SCHEMA, "as_expected": right, "claims": claims, "open": left})
     else:
-        say(outcomes_text(outcomes, {t.name: t.title for t in found}, paint()))
+        say(outcomes_text(outcomes, found, paint()))
     return 0 if right else 1

@@ -16,6 +16,7 @@ from placement_proofs.configs import accelerate_engines as engines
 from placement_proofs.configs.accelerate_launch import Launch, mesh_of, mesh_rules
 from placement_proofs.configs.deepspeed import Engine
 from placement_proofs.configs.document import Block, Section, words
+from placement_proofs.configs.mesh_parts import repeated_keys
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Batch, Imported
 from placement_proofs.errors import IllFormed
@@ -58,7 +59,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     section, notes = Section(path.name, block), Notes("Accelerate")
     _known_keys(section)
     launch = _launch(path, section, world, notes, model)
-    _repeated(section.file, block, notes)
+    repeated_keys(path.name, block, notes, f"{_CONFIG_ARGS} (YAML 1.1 in PyYAML)")
     kind = _distributed_type(section)
     notes.take("distributed_type", kind, section, "distributed_type")
     launch = _single(kind, launch) if kind in ("NO", "MPS") else launch
@@ -119,21 +120,6 @@ def _world(section: Section, world: int | None, product: int, notes: Notes) -> W
     if product > 1:
         return World(product, section.place("parallelism_config"), "derived")
     return World(None, place if written == -1 else "")
-
-
-def _repeated(file: str, block: Block, notes: Notes) -> None:
-    for key, line in block.repeated:
-        notes.find(
-            "ignored",
-            "key given twice",
-            f"{file}:{line} {key}",
-            f"{key[:60]} is given twice; the last one wins",
-            "keep one of the two",
-            f"{_CONFIG_ARGS} (YAML 1.1 in PyYAML)",
-        )
-    for item in block.items.values():
-        if isinstance(item.value, Block):
-            _repeated(file, item.value, notes)
 
 
 def _distributed_type(section: Section) -> str:

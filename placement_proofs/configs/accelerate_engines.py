@@ -14,6 +14,14 @@ from placement_proofs.configs.document import Block, Item, Section, Value, words
 from placement_proofs.configs.hjson_text import read_hjson
 from placement_proofs.configs.notes import Notes, data_ranks
 from placement_proofs.configs.record import Batch
+from placement_proofs.configs.shape_rules import (
+    Fit,
+    check_bubble,
+    check_fit,
+    check_layers,
+    check_sequence_split,
+    dims_of,
+)
 from placement_proofs.strategies import Strategy
 
 _DEEPSPEED_KEYS = words(
@@ -224,9 +232,21 @@ def megatron(launch: Launch) -> Engine:
     launch.notes.add("dp", dp, "derived" if isinstance(dp, int) else "unknown")
     parts: list[Strategy] = [_optimizer(block, dp, sizes["cp"])]
     parts += _model_axes(block, sizes, launch.notes)
+    _plugin_shape(block, sizes, launch)
     if block.flag(_key(block, "recompute_activations")):
         parts.append(strategies.recompute("selective"))
     return Engine(tuple(parts), Batch(None, sizes["micro"], None), launch.dtypes())
+
+
+def _plugin_shape(block: Section, sizes: Mapping[str, int], launch: Launch) -> None:
+    places = {name: block.place(_key(block, _MEGATRON[name])) for name in sizes}
+    where = "NVIDIA/Megatron-LM: megatron/training/arguments.py (validate_args)"
+    fit = Fit(dims_of(launch.model), sizes, places, dict.fromkeys(sizes, where))
+    check_fit(fit, launch.notes)
+    check_layers(fit, 1, launch.notes, even=True)
+    if block.flag(_key(block, "sequence_parallelism")):
+        check_sequence_split(fit, launch.notes)
+    check_bubble(sizes["pp"], sizes["micro"], places["micro"], where, launch.notes)
 
 
 _MEGATRON: Mapping[str, str] = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from placement_proofs.configs.document import Section, words
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Dtypes
+from placement_proofs.configs.shape_rules import Fit, check_fit, dims_of
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 
@@ -101,6 +102,19 @@ def mesh_rules(kind: str, launch: Launch) -> None:
     _product(kind, launch)
     _exclusive(mesh, notes)
     _engine_for_mesh(kind, launch)
+    _shape(launch)
+
+
+def _shape(launch: Launch) -> None:
+    """Heads and tokens of the model that was given; DeepSpeed's own rules see Ulysses."""
+    mesh = launch.mesh
+    sizes = {name: mesh[name] for name in ("tp", "cp")}
+    places = {name: mesh.section.place(mesh.key(name)) for name in sizes}
+    sources = {
+        "tp": "huggingface/transformers: src/transformers/integrations/tensor_parallel.py",
+        "cp": "pytorch/pytorch: torch/distributed/tensor/experimental",
+    }
+    check_fit(Fit(dims_of(launch.model), sizes, places, sources), launch.notes)
 
 
 def _unknown(mesh: ParallelMesh, notes: Notes) -> None:

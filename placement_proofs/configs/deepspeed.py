@@ -18,6 +18,7 @@ from placement_proofs.configs.document import Block, Item, Section
 from placement_proofs.configs.hjson_text import read_hjson
 from placement_proofs.configs.notes import RANKS, Notes, World, data_ranks
 from placement_proofs.configs.record import Batch, Dtypes, Imported
+from placement_proofs.configs.shape_rules import Fit, check_fit, dims_of
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
@@ -123,7 +124,16 @@ def engine_of(
     dtypes = _dtypes(setup, notes)
     _sizes(setup, notes, model)
     check(setup, notes)
+    _shape(setup, notes, model)
     return Engine((*parts, *batches.loop(batch, notes)), batch, dtypes)
+
+
+def _shape(setup: Setup, notes: Notes, model: Model | None) -> None:
+    """Ulysses gives a rank whole heads and equal parts of a sequence."""
+    place = setup.section.place("sequence_parallel_size")
+    where = "runtime/sequence_parallel/ulysses_sp.py"
+    fit = Fit(dims_of(model), {"sp": setup.sp}, {"sp": place}, {"sp": where})
+    check_fit(fit, notes)
 
 
 def _setup(section: Section, world: World, filled: bool) -> Setup:

@@ -166,7 +166,7 @@ def _sum(setup: Setup, notes: Notes) -> None:
             "gradients are summed, not averaged: they are dp times those of one device",
             "remove it, unless the loss is divided by the data-parallel ranks",
             "runtime/config.py",
-            "drop scale gradient",
+            f"rescale scale gradient by={'dp' if setup.sp == 1 else 'dp*sp'}",
         )
 
 
@@ -216,6 +216,11 @@ def _mics(setup: Setup, notes: Notes) -> None:
     if setup.mics and (setup.device("offload_param") or setup.device("offload_optimizer")):
         message, remedy = "MiCS with offload", "remove mics_shard_size or the offload"
         notes.find("rejected", "MiCS on device", place, message, remedy, "runtime/zero/mics.py")
+    if setup.mics == 1:
+        message = "shard groups of one rank: every rank holds all states"
+        remedy = "use the number of GPUs of a node, or stage 0"
+        where = "runtime/zero/mics.py"
+        notes.find("unlikely", "shard group of one", place, message, remedy, where)
 
 
 def _checkpointing(setup: Setup, notes: Notes) -> None:

@@ -14,8 +14,10 @@ from placement_proofs.configs import deepspeed_keys
 from placement_proofs.configs.deepspeed import Engine, engine_of
 from placement_proofs.configs.document import Block, Item, Section
 from placement_proofs.configs.hjson_text import read_hjson
+from placement_proofs.configs.mesh_parts import repeated_keys
 from placement_proofs.configs.notes import Notes, World, data_ranks
 from placement_proofs.configs.record import Imported
+from placement_proofs.configs.shape_rules import dims_of
 from placement_proofs.configs.yaml_text import read_yaml
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
@@ -56,9 +58,10 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     Raises:
         IllFormed: a value without meaning, or degrees that do not divide the world (ranks).
     """
-    from placement_proofs.configs.gptneox_rules import check
+    from placement_proofs.configs.gptneox_rules import Checked, check
 
     section, notes = Section(path.name, block), Notes("GPT-NeoX")
+    repeated_keys(path.name, block, notes, "megatron/neox_arguments (yaml.load)")
     size = World(world, "", "unknown" if world is None else "cli or environment")
     notes.world(size, path.name)
     pp, tp = _degree(section, "pipe_parallel_size", "pp", notes), _tensor(section, notes)
@@ -68,7 +71,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
         if key in section:
             notes.take(name, section.integer(key), section, key)
     engine = _engine(section, dp, notes, model)
-    check(section, tp, pp, engine, notes)
+    check(Checked(section, {"tp": tp, "pp": pp, "dp": dp}, engine, dims_of(model), notes))
     return Imported(
         "gptneox",
         str(path),

@@ -27,7 +27,7 @@ from placement_proofs.configs.mesh_parts import (
 )
 from placement_proofs.configs.notes import Notes
 from placement_proofs.configs.record import Batch, Dtypes, Imported
-from placement_proofs.configs.shape_rules import dims_of
+from placement_proofs.configs.shape_rules import dims_of, take_shape
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
 from placement_proofs.strategies import Strategy
@@ -35,6 +35,15 @@ from placement_proofs.strategies import Strategy
 _MARKS = words("per_device_batch_size max_target_length remat_policy hardware model_name run_name")
 _FORMATS = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
 TYPES = "src/maxtext/configs/types.py"
+_SHAPE = {
+    "layers": "base_num_decoder_layers",
+    "hidden": "base_emb_dim",
+    "heads": "base_num_query_heads",
+    "kv_heads": "base_num_kv_heads",
+    "ffn": "base_mlp_dim",
+    "vocabulary": "vocab_size",
+    "experts": "num_experts",
+}
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     _base(root, notes)
     mesh = mesh_of(root, given_world(world), notes)
     notes.world(mesh.world, path.name)
-    job = _job(root, mesh, model)
+    job = _job(root, mesh, _dims(root, model, notes))
     _record(job, notes)
     parts = _parts(job, notes)
     check(job, notes)
@@ -102,7 +111,20 @@ def _base(root: Section, notes: Notes) -> None:
         )
 
 
-def _job(root: Section, mesh: Mesh, model: Model | None) -> Job:
+def _dims(root: Section, model: Model | None, notes: Notes) -> dict[str, int]:
+    """The model that was given; else the file's ``base_`` sizes, unless a named model has its own.
+
+    Sizes that ``global_parameter_scale`` multiplies are left out.
+    """
+    dims = dims_of(model, root.integer("max_target_length", 2048, least=1))
+    named = root.word("model_name", "default") != "default"
+    scaled = (root.integer("global_parameter_scale", 1) or 1) != 1
+    if model is not None or scaled or (named and not root.flag("override_model_config", False)):
+        return dims
+    return dims | take_shape(root, _SHAPE, notes)
+
+
+def _job(root: Section, mesh: Mesh, dims: dict[str, int]) -> Job:
     pp = _whole(mesh.size("pipeline"))
     degrees = Degrees(
         replicate=mesh.product("data", "diloco"),
@@ -117,7 +139,6 @@ def _job(root: Section, mesh: Mesh, model: Model | None) -> Job:
         cp_method="ring" if _strategy(root) == "ring" else "all-gather",
         sequence=mesh.size("tensor_sequence") != 1,
     )
-    dims = dims_of(model, root.integer("max_target_length", 2048, least=1))
     return Job(root, mesh, degrees, _pipe(root, pp, dims), _batch(root, mesh, pp), dims)
 
 

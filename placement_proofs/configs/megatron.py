@@ -17,6 +17,7 @@ from placement_proofs.configs.megatron_batch import MICRO_BATCH, batch_of
 from placement_proofs.configs.megatron_job import TP, Dialect, job_of
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Imported
+from placement_proofs.configs.shape_rules import dims_of
 from placement_proofs.configs.yaml_text import parse_yaml
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
@@ -75,14 +76,19 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     notes = Notes("Megatron-LM")
     size = world_of(section, world, notes)
     notes.world(size, path.name)
-    return imported(path, section, _dialect(section), size, notes)
+    return imported(path, section, _dialect(section), size, notes, model)
 
 
 def imported(
-    path: Path, section: Section, dialect: Dialect, world: World, notes: Notes
+    path: Path,
+    section: Section,
+    dialect: Dialect,
+    world: World,
+    notes: Notes,
+    model: Model | None = None,
 ) -> Imported:
     """The import of a section whose keys are Megatron's words."""
-    from placement_proofs.configs.megatron_rules import check
+    from placement_proofs.configs.megatron_rules import Checked, check
 
     job = job_of(section, dialect, world, notes)
     stage = composing.stage_of(job, notes)
@@ -90,7 +96,7 @@ def imported(
     batch = batch_of(job, notes)
     parts = composing.strategies_of(job, stage, batch, notes)
     dtypes = composing.dtypes_of(job, notes)
-    check(job, stage, batch, notes)
+    check(Checked(job, stage, batch, notes, dims_of(model)))
     _doubts(section, notes)
     return Imported(
         dialect.format,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from placement_proofs.configs.document import Block
 from placement_proofs.configs.megatron_args import MARKS, SWITCHES
@@ -29,17 +29,23 @@ from placement_proofs.mesh import Dim
 ARGUMENTS = "training/arguments.py (validate_args)"
 _STATE = "core/parallel_state.py (initialize_model_parallel)"
 _TRANSFORMER = "core/transformer/transformer_config.py"
+_DIMS = {"heads": "a", "kv_heads": "akv", "layers": "L", "sequence": "s", "experts": "E"}
 FIRST, LAST = "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A job that is being checked."""
+    """A job that is being checked; ``dims`` are those of the model given beside the file."""
 
     job: Job
     stage: int
     batch: Batch
     notes: Notes
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+    def size(self, name: str) -> int | None:
+        """A number of the shape: the file's, else that of the model that was given."""
+        return number(self.job, name) or self.dims.get(_DIMS[name])
 
     def say(
         self, kind: Kind, rule: str, key: str, message: str, remedy: str, where: str = ARGUMENTS
@@ -52,11 +58,10 @@ class Checked:
         return key in self.job.section
 
 
-def check(job: Job, stage: int, batch: Batch, notes: Notes) -> None:
+def check(checked: Checked) -> None:
     """Apply every rule."""
     from placement_proofs.configs.megatron_switches import SWITCH_RULES
 
-    checked = Checked(job, stage, batch, notes)
     for rule in (*RULES, *SWITCH_RULES):
         rule(checked)
 
@@ -86,7 +91,7 @@ def _expert_grid(c: Checked) -> None:
 
 
 def _experts(c: Checked) -> None:
-    job, experts = c.job, number(c.job, "experts")
+    job, experts = c.job, c.size("experts")
     named = c.has("num_experts") or c.has("num_moe_experts") or "num_experts" in _maybe(job)
     key = EP if c.has(EP) else "moe_expert_parallel_size"
     if isinstance(job.ep, int) and job.ep > 1 and experts and experts % job.ep:
@@ -166,7 +171,7 @@ def _sequence(c: Checked) -> None:
 
 
 def _heads(c: Checked) -> None:
-    job, heads, groups = c.job, number(c.job, "heads"), number(c.job, "kv_heads")
+    job, heads, groups = c.job, c.size("heads"), c.size("kv_heads")
     for axis, size in (("tp", job.tp), ("sequence-parallel ranks", job.sp)):
         if heads and isinstance(size, int) and heads % size:
             message = f"{heads} attention heads on {axis} {size}: {heads / size:.6g} on a rank"
@@ -179,7 +184,7 @@ def _heads(c: Checked) -> None:
 
 
 def _tokens(c: Checked) -> None:
-    job, length = c.job, number(c.job, "sequence")
+    job, length = c.job, c.size("sequence")
     key = next((k for k in ("seq_length", "encoder_seq_length", "max_length") if c.has(k)), CP)
     rules: tuple[tuple[Dim, int, str], ...] = (
         (job.cp, 2, "2 * cp"),
@@ -235,7 +240,7 @@ def _hierarchy(c: Checked) -> None:
 
 def _layers(c: Checked) -> None:
     """Layers a stage: whole, with the first and last as given."""
-    job, layers = c.job, c.job.layers
+    job, layers = c.job, c.size("layers")
     if not layers or not isinstance(job.pp, int) or c.has("pipeline_model_parallel_layout"):
         return
     first, last = job.whole(FIRST), job.whole(LAST)

@@ -48,11 +48,21 @@ def _two_shardings(c: Checked) -> None:
         if wrong:
             message = f"torch FSDP2 with {', '.join(wrong)}"
             c.say("rejected", "torch FSDP2 alone", torch, message, "remove one of the two")
+        if job.dialect.format == "megatron" and _tied(c):
+            message = "torch FSDP2 with one weight for embedding and head"
+            remedy = "add --untie-embeddings-and-output-weights"
+            c.say("rejected", "torch FSDP2 and tied weights", torch, message, remedy)
     if job.given(own):
         _megatron_fsdp(c, own)
     elif c.has(SHARDING) and job.dialect.format == "megatron":
         message = f"{SHARDING} acts with Megatron-FSDP only"
         c.say("ignored", "sharding without FSDP", SHARDING, message, "add --use-megatron-fsdp")
+
+
+def _tied(c: Checked) -> bool:
+    """Whether embedding and head share weights, which is Megatron's default."""
+    key = "untie_embeddings_and_output_weights"
+    return not c.job.given(key) and not c.job.dialect.partial and key not in _undecided(c)
 
 
 def _megatron_fsdp(c: Checked, key: str) -> None:

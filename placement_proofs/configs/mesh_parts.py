@@ -208,20 +208,23 @@ def add_degree(name: str, size: Dim, place: str, notes: Notes, note: str = "") -
     notes.add(name, size, "derived" if known else "unknown", place, note)
 
 
-def repeated_keys(file: str, block: Block, notes: Notes, where: str) -> None:
-    """Keys that a YAML file gives twice: the last one wins."""
+def repeated_keys(
+    file: str, block: Block, notes: Notes, where: str, kind: Kind = "ignored"
+) -> None:
+    """Keys that a YAML file gives twice: the last one wins, unless the framework refuses them."""
+    what = "the last one wins" if kind == "ignored" else "the framework refuses the file"
     for key, line in block.repeated:
         notes.find(
-            "ignored",
+            kind,
             "key given twice",
             f"{file}:{line} {key[:60]}",
-            f"{key[:60]} is given twice; the last one wins",
+            f"{key[:60]} is given twice; {what}",
             "keep one of the two",
             where,
         )
     for item in block.items.values():
         for inner in _blocks(item.value):
-            repeated_keys(file, inner, notes, where)
+            repeated_keys(file, inner, notes, where, kind)
 
 
 def _blocks(value: Value) -> list[Block]:

@@ -23,6 +23,7 @@ from placement_proofs.configs.mesh_parts import (
 )
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Batch, Dtypes, Imported
+from placement_proofs.configs.shape_rules import dims_of, take_shape
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 from placement_proofs.strategies import Strategy
@@ -31,9 +32,12 @@ CONTEXT = "src/nanotron/parallel/context.py"
 _CONFIG = "src/nanotron/config/parallelism_config.py"
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "double": "fp64"}
 _SHAPE = {
-    "a": "num_attention_heads",
-    "akv": "num_key_value_heads",
-    "L": "num_hidden_layers",
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "ffn": "intermediate_size",
+    "vocabulary": "vocab_size",
 }
 
 
@@ -79,7 +83,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
 
     notes = Notes("nanotron")
     repeated_keys(path.name, block, notes, "src/nanotron/config/config.py (the YAML loader)")
-    job = _job(Section(path.name, block), model)
+    job = _job(Section(path.name, block), model, notes)
     size = _world(job, world)
     notes.world(size, path.name)
     _record(job, notes)
@@ -88,7 +92,7 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     return imported("nanotron", path, Result(parts, size, job.batch, _dtypes(job, notes)), notes)
 
 
-def _job(root: Section, model: Model | None) -> Job:
+def _job(root: Section, model: Model | None, notes: Notes) -> Job:
     parallel = root.section("parallelism")
     degrees = {name: _required(parallel, name) for name in ("dp", "tp", "pp")}
     for name, key in (("cp", "context_parallel_size"), ("ep", "expert_parallel_size")):
@@ -104,11 +108,13 @@ def _job(root: Section, model: Model | None) -> Job:
         optimizer.integer("zero_stage", 0) or 0,
         mode == "REDUCE_SCATTER",
         _batch(root.section("tokens"), degrees["dp"]),
-        _dims(root, model),
+        _dims(root, model, notes),
     )
 
 
 def _required(parallel: Section, name: str) -> int:
+    if parallel.is_auto(name):
+        parallel.refuse(name, f"nobody fills auto here ({_CONFIG})", "write the number of ranks")
     size = parallel.integer(name, least=1)
     if size is None:
         rule = f"dp, tp and pp have no default ({_CONFIG})"
@@ -122,17 +128,17 @@ def _batch(tokens: Section, dp: int) -> Batch:
     return Batch(micro, steps, micro * steps * dp if micro and steps else None)
 
 
-def _dims(root: Section, model: Model | None) -> dict[str, int]:
+def _dims(root: Section, model: Model | None, notes: Notes) -> dict[str, int]:
     """Sizes of the model in the file; the model that was given fills what it leaves out."""
     shape = root.section("model").section("model_config")
-    dims = {k: v for k, v in (model.dims if model else {}).items() if isinstance(v, int)}
-    written = {name: shape.integer(key, least=1) for name, key in _SHAPE.items()}
-    written["s"] = root.section("tokens").integer("sequence_length", least=1)
+    dims = dims_of(model, root.section("tokens").integer("sequence_length", least=1))
     experts = shape.integer("moe_num_experts", least=1)
     if isinstance(shape.raw("moe_config"), Block):
         experts = experts or shape.section("moe_config").integer("num_experts", least=1)
-    written["E"] = experts
-    return dims | {name: size for name, size in written.items() if size}
+    if experts:
+        notes.add("experts", experts, "literal", shape.place())
+        dims["E"] = experts
+    return dims | take_shape(shape, _SHAPE, notes)
 
 
 def _world(job: Job, world: int | None) -> World:

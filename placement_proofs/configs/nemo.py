@@ -15,9 +15,10 @@ from placement_proofs.configs.document import Block, Item, Section, Value
 from placement_proofs.configs.interpolation import resolve
 from placement_proofs.configs.megatron import imported, replaced
 from placement_proofs.configs.megatron_job import Dialect
+from placement_proofs.configs.mesh_parts import repeated_keys
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.overrides import RENAMED
-from placement_proofs.configs.record import Imported
+from placement_proofs.configs.record import Imported, Kind
 from placement_proofs.model import Model
 
 _DEGREE = "tensor_model_parallel_size"
@@ -97,13 +98,15 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     """
     layout = _LAYOUTS[_kind(block) or "nemo"]
     notes = Notes(layout.dialect.name)
+    kind: Kind = "ignored" if layout.dialect is _PRIMUS else "rejected"
+    repeated_keys(path.name, block, notes, "omry/omegaconf: omegaconf/_utils.py (loader)", kind)
     found = _world(Section(path.name, block), layout, world, notes)
     notes.world(found, path.name)
     _inherited(Section(path.name, block), notes)
     if layout.dialect is _RL and nemo_dtensor.chosen(block):
         return nemo_dtensor.describe(path, block, found, notes)
     section = Section(path.name, _moved(block, layout))
-    return imported(path, section, layout.dialect, found, notes)
+    return imported(path, section, layout.dialect, found, notes, model)
 
 
 def _world(section: Section, layout: Layout, world: int | None, notes: Notes) -> World:

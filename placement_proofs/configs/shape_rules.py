@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from placement_proofs.configs.document import Section
 from placement_proofs.configs.notes import Notes
 from placement_proofs.model import Model
 
@@ -34,12 +35,36 @@ def dims_of(model: Model | None, sequence: int | None = None) -> dict[str, int]:
     return dims | ({"s": sequence} if sequence else {})
 
 
+NEUTRAL: Mapping[str, str] = {
+    "layers": "L",
+    "hidden": "h",
+    "heads": "a",
+    "kv_heads": "akv",
+    "ffn": "f",
+    "vocabulary": "V",
+    "experts": "E",
+}
+"""The words of :attr:`record.Imported.shape`, and the names of the same sizes in a model."""
+
+
+def take_shape(section: Section, keys: Mapping[str, str], notes: Notes) -> dict[str, int]:
+    """Record the sizes that a file gives under ``keys``; returns them by a model's names."""
+    dims: dict[str, int] = {}
+    for name, key in keys.items():
+        size = section.integer(key, least=1)
+        if size is not None:
+            notes.take(name, size, section, key)
+            dims[NEUTRAL[name]] = size
+    return dims
+
+
 _RULES = (
     ("a", "tp", 1, "heads", "attention heads"),
     ("akv", "tp", 1, "key-value heads", "key-value heads"),
     ("a", "sp", 1, "heads", "attention heads"),
     ("E", "ep", 1, "experts", "experts"),
     ("s", "cp", 2, "tokens", "tokens of a sequence"),
+    ("s", "sp", 1, "tokens", "tokens of a sequence"),
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from placement_proofs.cost import symbols
 from placement_proofs.cost.communication import Communication, communication, ring
@@ -90,6 +91,7 @@ class ClosedForms:
         communication: by collective and axes.
         traffic: all bytes sent to other ranks in a step.
         known: values of symbols that the composition, the model and the convention give.
+        sizes_of_model: those of them that the model gives.
     """
 
     convention: Convention
@@ -102,6 +104,7 @@ class ClosedForms:
     communication: Mapping[str, Form]
     traffic: Form
     known: Mapping[str, int]
+    sizes_of_model: Mapping[str, int]
 
     def forms(self) -> Iterator[tuple[str, Form]]:
         """Every formula, with a name that is also a Python name."""
@@ -119,10 +122,34 @@ class ClosedForms:
         Raises:
             IllFormed: a symbol has no value, or a value has no symbol.
         """
-        given = self._values(values or {})
+        given = self.values(values or {})
         return {name: Amount(symbols.number(f.exact, given)) for name, f in self.forms()}
 
-    def _values(self, values: Mapping[str, int]) -> dict[str, int | Fraction]:
+    def arrays(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Every formula on arrays: ``values`` has a number or an array for each open symbol.
+
+        Works on anything with arithmetic (numpy arrays broadcast); bytes are floats.
+
+        Raises:
+            IllFormed: a symbol has no value.
+        """
+        given: dict[str, Any] = {**self.known, **values}
+        if symbols.PARAMETERS in given:
+            bytes_ = given[symbols.PARAMETERS] * self.convention.parameter
+            given.setdefault(symbols.PARAMETER_BYTES, bytes_)
+        try:
+            return {name: symbols.evaluate(f.exact, given) for name, f in self.forms()}
+        except KeyError as error:
+            raise IllFormed(
+                "arrays", f"no value for {error.args[0]}", "every symbol needs one", "give it"
+            ) from None
+
+    def values(self, values: Mapping[str, int]) -> dict[str, int | Fraction]:
+        """The numbers that are known, and those given.
+
+        Raises:
+            IllFormed: a value has no symbol.
+        """
         names = {n for _, form in self.forms() for n in symbols.symbols_of(form.exact)}
         names |= set(self.known) | {symbols.PARAMETERS}
         for name in values:
@@ -199,6 +226,7 @@ def closed_forms(
         network | forms.host(sent),
         forms.total("total", list(network.values())),
         _known(plan, model, convention),
+        {**model.dims, symbols.MICRO_BATCH: model.micro_batch},
     )
 
 

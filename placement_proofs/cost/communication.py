@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Generic, TypeAlias, TypeVar
@@ -84,6 +84,20 @@ def communication_at(
     return _communication(plan, at(sizes, coordinates), convention, where)
 
 
+def communication_terms(
+    plan: Plan, sizes: Sizes[N], convention: Convention, position: str | None = None
+) -> Iterator[tuple[Transfer, Term[N]]]:
+    """Every transfer of the ranks of a pipeline position with its term."""
+    if position is None:
+        where = largest_position(plan, sizes, convention)
+    else:
+        where = named_position(plan, position)
+    measure = largest(sizes)
+    for visit in visits(plan, sizes, where):
+        if isinstance(visit.step, Transfer):
+            yield visit.step, _term(visit, visit.step, measure, convention)
+
+
 def _communication(
     plan: Plan, measure: Measure[N], convention: Convention, position: Position
 ) -> Communication[N]:
@@ -121,9 +135,11 @@ def _totals(
 
 def _term(visit: Visit[N], step: Transfer, measure: Measure[N], convention: Convention) -> Term[N]:
     sizes = measure.sizes
-    parts = [_payload(item, step, measure, convention) for item in step.items]
-    payload = sizes.total(parts)
-    sent = ring(step.kind, step.axes, sizes.product([payload, visit.times]), sizes)
+    payload = _total_payload(step, measure, convention)
+    times = visit.times
+    if step.repeats != 1:
+        times = sizes.product([times, sizes.dim(step.repeats)])
+    sent = ring(step.kind, step.axes, sizes.product([payload, times]), sizes)
     return Term(
         step.kind.value,
         step.axes,
@@ -133,10 +149,22 @@ def _term(visit: Visit[N], step: Transfer, measure: Measure[N], convention: Conv
         step.where.block,
         step.why,
         tuple(item.name for item in step.items),
-        visit.times,
+        times,
         payload,
         sent,
     )
+
+
+def _total_payload(step: Transfer, measure: Measure[N], convention: Convention) -> N:
+    """Bytes of all items; flat ones are padded once, together."""
+    sizes = measure.sizes
+    if not step.flat:
+        return sizes.total([_payload(i, step, measure, convention) for i in step.items])
+    gathers = step.kind is Collective.ALL_GATHER
+    parts = [measure.elements(i.shape, i.after if gathers else i.before) for i in step.items]
+    ranks = positions(step.axes, sizes)
+    padded = sizes.product([sizes.cdiv(sizes.total(parts), ranks), ranks])
+    return sizes.product([padded, sizes.dim(width(step.items[0], convention))])
 
 
 def ring(kind: Collective, axes: tuple[str, ...], payload: N, sizes: Sizes[N]) -> N | Fraction:
@@ -153,9 +181,11 @@ def _payload(item: Item, step: Transfer, measure: Measure[N], convention: Conven
     """The full tensor on the axes of the transfer; for all-to-all the rank's part (bytes)."""
     match step.kind:
         case Collective.ALL_GATHER:
-            count = measure.padded(item.shape, item.after, item.before, step.axes)
+            count = measure.padded(item.shape, item.after, item.before, step.axes, step.pad)
         case Collective.REDUCE_SCATTER:
             count = measure.padded(item.shape, item.before, item.after, step.axes)
+        case Collective.BROADCAST:
+            count = measure.elements(item.shape, item.after)
         case _:
             count = measure.elements(item.shape, item.before)
     return measure.sizes.product([count, measure.sizes.dim(width(item, convention))])

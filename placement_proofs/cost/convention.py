@@ -29,6 +29,8 @@ class Convention:
         optimizer: all optimizer states of one parameter (``K``); a text is a symbol.
         activation: an activation and its gradient.
         source: where the widths come from.
+        mask: an element of a dropout mask.
+        logits: an element of what the loss reads; 0 where it is an activation like others.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Convention:
     optimizer: Dim
     activation: int
     source: str
+    mask: int = 1
+    logits: int = 0
 
     def __str__(self) -> str:
         return (
@@ -57,6 +61,8 @@ class Convention:
             "reduction": self.reduction,
             "optimizer": self.optimizer,
             "activation": self.activation,
+            "mask": self.mask,
+            "logits": self.logits or self.activation,
             "source": self.source,
         }
 
@@ -74,6 +80,17 @@ _ALL = (
         12,
         2,
         "Megatron-LM, SimuMax, llm-analysis: gradients kept and reduced in float32",
+    ),
+    Convention(
+        "megatron",
+        2,
+        2,
+        4,
+        4,
+        12,
+        2,
+        "arXiv 2205.05198, section 4: float32 main gradients and logits, masks of one byte",
+        logits=4,
     ),
     Convention("fp32", 4, 4, 4, 4, 8, 4, "everything float32: Adam's two moments, no master copy"),
     Convention("bf16-only", 2, 2, 2, 2, 4, 2, "two bfloat16 moments, no master copy"),

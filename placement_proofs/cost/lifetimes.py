@@ -40,6 +40,7 @@ class Kept(Enum):
     ACTIVATIONS = "activations"
     GATHERED = "gathered parameters"
     FRESH = "fresh gradients"
+    PARTS = "parts of parameters kept for the backward pass"
 
 
 KINDS = tuple(Kept)
@@ -94,7 +95,7 @@ class Lifetimes(Generic[N]):
     def _fixed(self) -> N:
         sizes = self.measure.sizes
         parts = [
-            sizes.product([self._part(item, self.convention.gathered), sizes.dim(s.where.times)])
+            sizes.product([self._copy(s, item), sizes.dim(s.where.times)])
             for s in self.stage.before
             if isinstance(s, Transfer) and _ends_gathered(s)
             for item in s.items
@@ -218,7 +219,9 @@ class Lifetimes(Generic[N]):
         if value.integer or (what is What.COTANGENT and not value.needs_gradient):
             return
         count = self.measure.elements(value.shape, value.layout)
-        self._put(_key(name, what), self._bytes(count, self.convention.activation))
+        c = self.convention
+        width = c.mask if value.mask else (c.logits if value.logits else 0) or c.activation
+        self._put(_key(name, what), self._bytes(count, width))
 
     def _backward(self, step: Run) -> None:
         for name in step.params:
@@ -260,9 +263,8 @@ class Lifetimes(Generic[N]):
             )
         elif item.buffer is Buffer.GATHERED:
             self._drop((Kept.GATHERED, item.name, "gathered"))
-            self._put(
-                (Kept.GATHERED, item.name, "gathered"), self._part(item, self.convention.gathered)
-            )
+            self._drop((Kept.PARTS, item.name, ""))
+            self._put((Kept.GATHERED, item.name, "gathered"), self._copy(step, item))
 
     def _reduced(self, item: Item) -> None:
         key: Key = (Kept.FRESH, item.name, "micro")
@@ -276,6 +278,10 @@ class Lifetimes(Generic[N]):
             match step.action:
                 case Action.ALIAS:
                     self._share(key, _key(item.name, item.what))
+                case Action.SLICE if item.what is What.PARAMETER:
+                    self._drop((Kept.GATHERED, item.name, "gathered"))
+                    part = self._part(item, self.convention.gathered)
+                    self._put((Kept.PARTS, item.name, ""), part)
                 case Action.SLICE | Action.RECEIVE:
                     self._activation(item.out, item.what)
                 case Action.DROP:
@@ -292,11 +298,19 @@ class Lifetimes(Generic[N]):
         """The sum over micro-batches may be a larger part than the stored gradient."""
         self._drop((Kept.FRESH, item.name, "micro"))
         stored = shards(self.tensors[item.name].gradient)
-        if set(shards(item.before)) != set(stored):
+        if set(stored) - set(shards(item.before)):
             sizes = self.measure.sizes
             here = self.measure.elements(item.shape, shards(item.before))
             more = sizes.difference(here, self.measure.elements(item.shape, stored))
             self._put((Kept.FRESH, item.name, "sum"), self._bytes(more, self.convention.gradient))
+
+    def _copy(self, step: Transfer, item: Item) -> N:
+        """A gathered copy, with the padding of the wire where that is kept."""
+        width = self.convention.gathered
+        if not self.tensors[item.name].padded:
+            return self._part(item, width)
+        count = self.measure.padded(item.shape, item.after, item.before, step.axes, step.pad)
+        return self._bytes(count, width)
 
     def _part(self, item: Item, width: int) -> N:
         return self._bytes(self.measure.elements(item.shape, item.after), width)

@@ -28,14 +28,21 @@ class Measure(Generic[N]):
             self.known[key] = self.sizes.product(self.lengths(shape, layout))
         return self.known[key]
 
-    def padded(self, shape: Shape, whole: Layout, parts: Layout, axes: tuple[str, ...]) -> N:
+    def padded(
+        self,
+        shape: Shape,
+        whole: Layout,
+        parts: Layout,
+        axes: tuple[str, ...],
+        pad: tuple[str, ...] = (),
+    ) -> N:
         """Elements of ``whole``, with the dim that ``parts`` shards on ``axes`` padded.
 
-        The padding makes the dim a multiple of the number of ranks, as gathers and scatters of
-        equal parts need.
+        The padding makes the dim a multiple of the number of ranks (of those on ``pad``, if given),
+        as gathers and scatters of equal parts need.
         """
         lengths = list(self.lengths(shape, whole))
-        ranks = positions(axes, self.sizes)
+        ranks = positions(pad or axes, self.sizes)
         for entry in parts:
             if entry.axes == axes and entry.on.dim is not None:
                 part = self.sizes.cdiv(lengths[entry.on.dim], ranks)

@@ -11,8 +11,8 @@ from placement_proofs.cost.lifetimes import KINDS, Kept, Lifetimes
 from placement_proofs.cost.measure import Measure, at, largest
 from placement_proofs.cost.terms import Term, plain
 from placement_proofs.cost.walk import named_position, position_at, positions_of
-from placement_proofs.layout import Layout, shard_axes
-from placement_proofs.mesh import IntSizes, Sizes
+from placement_proofs.layout import Layout, positions, shard_axes
+from placement_proofs.mesh import Dim, IntSizes, Sizes
 from placement_proofs.placement import State
 from placement_proofs.plan import Plan, PlanTensor, Position, in_flight
 
@@ -143,21 +143,51 @@ class _Walk(Generic[N]):
     # states between steps
 
     def _stored(self, position: Position) -> list[Term[N]]:
-        return [
-            term
-            for number, count in position.stages
-            for tensor in self.plan.stages[number].tensors
-            for term in self._states(tensor, self.sizes.dim(count))
-        ]
+        terms: list[Term[N]] = []
+        for number, count in position.stages:
+            tensors = self.plan.stages[number].tensors
+            times = self.sizes.dim(count)
+            for tensor in (t for t in tensors if not t.flat):
+                terms += self._states(tensor, times)
+            for unit in dict.fromkeys(t.unit for t in tensors if t.flat):
+                terms += self._flat([t for t in tensors if t.flat and t.unit == unit], times)
+        return terms
+
+    def _flat(self, unit: Sequence[PlanTensor], count: N) -> list[Term[N]]:
+        """The states of a unit that is stored as one flat tensor, each rank an equal part."""
+        first = unit[0]
+        axes = shard_axes(first.stored)
+        whole = self.sizes.total([self.measure.elements(t.shape, ()) for t in unit])
+        part = self.sizes.cdiv(whole, positions(axes, self.sizes))
+        times = self.sizes.product([count, self.sizes.dim(first.times)])
+        names = tuple(t.name for t in unit)
+        terms = []
+        for state, width in self._widths(first):
+            payload = self.sizes.product([part, width])
+            held = self.sizes.product([payload, times])
+            why = OFF if state.value in first.offloaded else _why(axes)
+            terms.append(
+                Term(state.value, axes, "", "", first.unit, "", why, names, times, payload, held)
+            )
+        return terms
 
     def _states(self, tensor: PlanTensor, count: N) -> list[Term[N]]:
         times = self.sizes.product([count, self.sizes.dim(tensor.times)])
+        layouts = {
+            State.PARAMETERS: tensor.stored,
+            State.GRADIENTS: tensor.gradient,
+            State.OPTIMIZER: tensor.optimizer,
+        }
+        cells = self._widths(tensor)
+        return [self._state(tensor, state, layouts[state], width, times) for state, width in cells]
+
+    def _widths(self, tensor: PlanTensor) -> list[tuple[State, N]]:
+        """The states of a tensor, with bytes per element."""
         c = self.convention
-        cells = [(State.PARAMETERS, tensor.stored, self.sizes.dim(c.parameter))]
+        widths: list[tuple[State, Dim]] = [(State.PARAMETERS, c.parameter)]
         if tensor.trainable:
-            cells.append((State.GRADIENTS, tensor.gradient, self.sizes.dim(c.gradient)))
-            cells.append((State.OPTIMIZER, tensor.optimizer, self.sizes.dim(c.optimizer)))
-        return [self._state(tensor, *cell, times) for cell in cells]
+            widths += [(State.GRADIENTS, c.gradient), (State.OPTIMIZER, c.optimizer)]
+        return [(state, self.sizes.dim(width)) for state, width in widths]
 
     def _state(
         self, tensor: PlanTensor, state: State, layout: Layout, width: N, times: N

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import sympy
@@ -222,6 +223,20 @@ def quotient(a: Expr, b: Expr) -> Expr:
     return sympy.factor(result) if sympy.count_ops(result) > 12 else result
 
 
+def is_maximum(expression: Expr) -> bool:
+    """Whether a maximum or a minimum occurs in a formula."""
+    return bool(expression.has(sympy.Max, sympy.Min))
+
+
+def equal(a: Expr, b: Expr) -> bool:
+    """Whether two formulas are the same for all sizes (maxima are compared as they stand)."""
+    if a == b:
+        return True
+    if is_maximum(a - b):
+        return False
+    return bool(sympy.expand(a - b) == 0 or sympy.together(a - b).as_numer_denom()[0].expand() == 0)
+
+
 def total(values: Iterable[Expr]) -> Expr:
     """The sum; zero when there is none."""
     return sympy.Add(*values)
@@ -284,6 +299,51 @@ def solutions(expression: Expr, value: Fraction, size: Expr) -> list[int]:
     if equation in (sympy.true, sympy.false):
         return []
     return sorted(int(s) for s in sympy.solve(equation, size) if s.is_Integer and s >= 1)
+
+
+def rational(value: Fraction) -> Expr:
+    """An exact number as an expression."""
+    return sympy.Rational(value.numerator, value.denominator)
+
+
+def roots(expression: Expr, size: Expr) -> tuple[Fraction | float, ...]:
+    """The real roots of a formula of one size that are at least 1; exact where rational."""
+    above = sympy.together(expression).as_numer_denom()[0]
+    found = sympy.real_roots(sympy.Poly(above, size)) if above.free_symbols == {size} else []
+    exact = (Fraction(int(r.p), int(r.q)) if r.is_Rational else float(r) for r in found)
+    return tuple(dict.fromkeys(r for r in exact if r >= 1))
+
+
+def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
+    """The value of a formula by plain arithmetic, on numbers or, element by element, on arrays.
+
+    Quotients are true divisions; a maximum is taken without comparing.
+
+    Raises:
+        KeyError: a symbol has no value.
+    """
+    if expression.is_Symbol:
+        return values[expression.name]
+    if expression.is_Integer:
+        return int(expression)
+    above, below = expression.as_numer_denom()
+    if below != 1 and expression.func.__name__ not in ("Add", "Max", "Min"):
+        return evaluate(above, values) / evaluate(below, values)
+    parts = [evaluate(part, values) for part in expression.args]
+    return reduce(_COMBINE[expression.func.__name__], parts) if len(parts) > 1 else _up(parts[0])
+
+
+def _up(value: Any) -> Any:
+    return -(-value // 1)
+
+
+_COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "Pow": operator.pow,
+    "Max": lambda a, b: (a + b + abs(a - b)) / 2,
+    "Min": lambda a, b: (a + b - abs(a - b)) / 2,
+}
 
 
 class _Printer(PythonCodePrinter):  # type: ignore[misc]

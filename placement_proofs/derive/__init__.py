@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from placement_proofs.composition import Composition
 from placement_proofs.derive.gathers import add_gathers
 from placement_proofs.derive.lifetimes import with_drops
+from placement_proofs.derive.owners import owners
 from placement_proofs.derive.placed import Context, Placed, place_tensor
 from placement_proofs.derive.program import values_with_internals, write_program
 from placement_proofs.derive.reductions import (
     LOSSES,
     normalise,
     reduce_after_loop,
+    reduce_for_readers,
     reduce_in_loop,
     reduce_ties,
+    report,
 )
 from placement_proofs.derive.stages import Body, cut
 from placement_proofs.derive.types import Typed, assign_layouts
@@ -23,8 +27,9 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.layout import sharded
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
+from placement_proofs.models import ROOT
 from placement_proofs.placement import Placement
-from placement_proofs.plan import Plan, PlanValue, Stage
+from placement_proofs.plan import Phase, Plan, PlanValue, Stage
 from placement_proofs.profile import PAPER, Profile
 
 
@@ -51,13 +56,16 @@ def derive(
         )
     placement = composition.placement
     mesh = composition.mesh
+    if profile.one_unit:
+        model = replace(model, tensors=tuple(replace(t, unit=ROOT) for t in model.tensors))
     schedule = placement.schedule
     depth: Dim = mesh.size(schedule.axis) if schedule else 1
     typed = assign_layouts(model, placement, profile)
     bodies, positions = cut(model, placement, depth)
     values = values_with_internals(model, typed)
     write_program(model, placement, profile, typed, values, bodies)
-    stages = _Stages(model, placement, profile, typed, values, bodies, clipping, loss)
+    shares = (mesh.sizes(), clipping, loss)
+    stages = _Stages(model, placement, profile, typed, values, bodies, shares)
     batch = tuple(f.axis for f in placement.flows if f.input == sharded(0))
     return Plan(
         mesh,
@@ -85,8 +93,7 @@ class _Stages:
         typed: Typed,
         values: Mapping[str, PlanValue],
         bodies: Sequence[Body],
-        clipping: bool,
-        loss: str,
+        options: tuple[Mapping[str, Dim], bool, str],
     ) -> None:
         self.model = model
         self.placement = placement
@@ -94,8 +101,7 @@ class _Stages:
         self.typed = typed
         self.values = values
         self.bodies = bodies
-        self.clipping = clipping
-        self.loss = loss
+        self.sizes, self.clipping, self.loss = options
         self._placed: dict[int, list[Placed]] = {}
         self.first_user: dict[str, dict[int, str]] = {}
         for k, body in enumerate(bodies):
@@ -114,12 +120,16 @@ class _Stages:
     def _place(self, k: int) -> list[Placed]:
         times = {b.name: b.times for b in self.bodies[k].blocks}
         result = []
+        here = [t for t in self.model.tensors if k in self.first_user.get(t.name, {})]
+        whole = self.profile.whole_tensors
+        owned = owners(here, self.model, self.placement, self.sizes) if whole else {}
         for tensor in self.model.tensors:
             users = self.first_user.get(tensor.name, {})
             if k in users:
                 tied = len(users) > 1 and times[users[k]] == 1
                 use = self.typed.uses[tensor.name]
-                context = Context(use, users[k], times[users[k]], tied)
+                owner = owned.get(tensor.name)
+                context = Context(use, users[k], times[users[k]], tied, owner)
                 result.append(place_tensor(tensor, self.placement, context, self.profile))
         return result
 
@@ -136,15 +146,22 @@ class _Stages:
         scheduled = len(self.bodies) > 1
         schedule = self.placement.schedule
         pipeline = (schedule.axis,) if schedule and scheduled else ()
-        forward, backward = with_drops(body.forward, body.backward, self.values)
-        reduce_in_loop(trained, backward)
+        forward, backward = with_drops(body.forward, body.backward, self.values, body.kept)
+        reduce_in_loop(trained, backward, self.profile)
         before, released = add_gathers(placed, forward, backward, self.profile, scheduled=scheduled)
-        after = released + reduce_after_loop(trained)
+        after = released + reduce_after_loop(trained, self.profile)
         if pipeline:
             after += reduce_ties(trained, f"{pipeline[0]}:tied")
         after += normalise(trained, self.typed.mean_axes, self.loss)
+        after += report(self.typed.mean_axes) if self.profile.reports_loss else []
+        reads = self.profile.optimizer_reads
         if self.clipping:
-            after += clip(trained, self.sharings(), pipeline, tied_here=k == 0)
+            after += reduce_for_readers(trained, Phase.CLIP, 1)
+            vector = self.profile.norm_vector
+            after += clip(trained, self.sharings(), pipeline, tied_here=k == 0, vector=vector)
+            after += reduce_for_readers(trained, Phase.UPDATE, reads, again=True)
+        else:
+            after += reduce_for_readers(trained, Phase.UPDATE, reads)
         after += update(trained)
         return Stage(
             body.name,

@@ -8,7 +8,7 @@ from placement_proofs.mesh import Dim, IntSizes
 from placement_proofs.model import Model
 from placement_proofs.plan import Plan, Run
 
-UNEVEN = ("V", "f", "Psi")
+UNEVEN = ("V", "f", "fs", "Psi")
 """Dims whose shards may differ in size: they are padded on the wire, not rejected."""
 
 
@@ -29,7 +29,7 @@ def check_fit(plan: Plan, model: Model, sizes: IntSizes) -> None:
 
 
 def _is_heads(model: Model, size: Dim) -> bool:
-    return size in ("h", "hkv")
+    return size in ("h", "hkv", "ha")
 
 
 def _parts(layout: Layout, dim: int, sizes: IntSizes) -> tuple[int, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placement_proofs.derive.placed import Placed, by_shard, by_unit, spans, unshared
-from placement_proofs.layout import Collective, without
+from placement_proofs.layout import Collective, Entry, Layout, without
 from placement_proofs.plan import Action, Buffer, Item, Local, Phase, Run, Step, Transfer
 from placement_proofs.profile import Profile
 
@@ -30,12 +30,14 @@ def add_gathers(
         unit = members[0].tensor.unit
         root = profile.root_spans_step and unit == "root"
         kept = root or (profile.keep_last_unit and unit == last) or any(p.keep for p in members)
+        whole = unit == "root" and (root or profile.root_spans_pass)
         if kept and scheduled:
             before += gather(members, Phase.FORWARD)
             after.append(release(members, Phase.BACKWARD))
         else:
-            _insert(forward, members, Phase.FORWARD, whole=root, release_too=not kept)
-            _insert(backward, members, Phase.BACKWARD, whole=root, gather_too=not kept)
+            over = profile.regather_axes
+            _insert(forward, members, Phase.FORWARD, over, whole=whole, release_too=not kept)
+            _insert(backward, members, Phase.BACKWARD, over, whole=whole, gather_too=not kept)
     return before, after
 
 
@@ -49,6 +51,7 @@ def _insert(
     steps: list[Step],
     members: Sequence[Placed],
     phase: Phase,
+    over: tuple[str, ...] = (),
     *,
     whole: bool,
     gather_too: bool = True,
@@ -56,16 +59,16 @@ def _insert(
 ) -> None:
     found = spans(steps, {p.tensor.name for p in members})
     if whole and found:
-        found = [(found[0][0], found[-1][1])]
+        found = [(0, len(steps) - 1)]
     here = [_used_in(steps[a : b + 1], members, whole=whole) for a, b in found]
     gathered = here if release_too else _once(here)
     released = here if gather_too else _once(here[::-1])[::-1]
     for i in reversed(range(len(found))):
         first, last = found[i]
         if release_too and released[i]:
-            steps[last + 1 : last + 1] = [release(released[i], phase)]
+            steps[last + 1 : last + 1] = let_go(released[i], phase, over)
         if gather_too and gathered[i]:
-            steps[first:first] = gather(gathered[i], phase)
+            steps[first:first] = gather(gathered[i], phase, over)
 
 
 def _used_in(steps: Sequence[Step], members: Sequence[Placed], *, whole: bool) -> list[Placed]:
@@ -83,9 +86,42 @@ def _once(groups: Sequence[list[Placed]]) -> list[list[Placed]]:
     return result
 
 
-def gather(members: Sequence[Placed], phase: Phase) -> list[Step]:
-    """Fetch from the host what is stored there, then all-gather, innermost shards first."""
+def let_go(members: Sequence[Placed], phase: Phase, over: tuple[str, ...]) -> list[Step]:
+    """Drop the gathered copies; after the forward pass, of some keep the part on ``over``."""
+    kept = [p for p in members if phase is Phase.FORWARD and _part(p, over) is not None]
+    rest = [p for p in members if p not in kept]
+    steps: list[Step] = [release(rest, phase)] if rest else []
+    if kept:
+        items = tuple(p.parameter(p.own, _part(p, over) or (), Buffer.GATHERED) for p in kept)
+        where = kept[0].where(phase)
+        steps.append(Local(Action.SLICE, items, where, "a part stays for the backward pass"))
+    return steps
+
+
+def _part(placed: Placed, over: tuple[str, ...]) -> Layout | None:
+    """The layout of a copy that is cut to its part on some of the axes of its only shard."""
+    if not over or len(placed.gather) != 1 or not set(over) < set(placed.gather[0].axes):
+        return None
+    return (*placed.own, Entry(over, placed.gather[0].on))
+
+
+def _regathered(members: Sequence[Placed], phase: Phase, over: tuple[str, ...]) -> Step:
+    items = tuple(p.parameter(_part(p, over) or (), p.own, Buffer.GATHERED) for p in members)
+    pad = members[0].gather[0].axes
+    where, why = members[0].where(phase), "gather the rest again"
+    return Transfer(Collective.ALL_GATHER, over, items, where, why, pad=pad)
+
+
+def gather(members: Sequence[Placed], phase: Phase, over: tuple[str, ...] = ()) -> list[Step]:
+    """Fetch from the host what is stored there, then all-gather, innermost shards first.
+
+    Before the backward pass, what was kept in part is gathered over the axes ``over`` alone.
+    """
     steps: list[Step] = []
+    parts = [p for p in members if phase is Phase.BACKWARD and _part(p, over) is not None]
+    if parts:
+        steps.append(_regathered(parts, phase, over))
+        members = [p for p in members if p not in parts]
     fetched = [p for p in members if p.fetched]
     if fetched:
         stored = [p.parameter(p.tensor.stored, p.tensor.stored, Buffer.STORED) for p in fetched]
@@ -94,7 +130,9 @@ def gather(members: Sequence[Placed], phase: Phase) -> list[Step]:
     for axes, group in by_shard(members, lambda p: p.gather):
         items = tuple(_gathered(p, axes) for p in group)
         where = group[0].where(phase)
-        steps.append(Transfer(Collective.ALL_GATHER, axes, items, where, "gather before use"))
+        flat = all(p.tensor.flat for p in group)
+        why = "gather before use"
+        steps.append(Transfer(Collective.ALL_GATHER, axes, items, where, why, flat=flat))
     return steps
 
 

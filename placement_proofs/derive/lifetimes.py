@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from placement_proofs.layout import Collective, Layout, dual_layout
 from placement_proofs.model import BACKWARD_READS
@@ -55,14 +55,20 @@ def _fetches(step: Step) -> bool:
 
 
 def with_drops(
-    forward: Sequence[Step], backward: Sequence[Step], values: Mapping[str, PlanValue]
+    forward: Sequence[Step],
+    backward: Sequence[Step],
+    values: Mapping[str, PlanValue],
+    given_again: Set[str] = frozenset(),
 ) -> tuple[list[Step], list[Step]]:
-    """Both bodies with a drop after the last read of everything that is held."""
+    """Both bodies with a drop after the last read of everything that is held.
+
+    ``given_again`` are values that recomputation gives beside what it is for: they were kept.
+    """
     made_again: set[Held] = set()
     kept: set[Held] = set()
     for step in backward:
         kept |= set(reads(step)) - made_again
-        made_again |= set(writes(step))
+        made_again |= {(n, what) for n, what in writes(step) if n not in given_again}
     ahead = _dropping(forward, values, kept)
     return ahead, _dropping(backward, values, set())
 

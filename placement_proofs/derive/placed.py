@@ -12,6 +12,7 @@ from placement_proofs.layout import (
     Entry,
     Kind,
     Layout,
+    On,
     sharded,
     without,
 )
@@ -24,13 +25,17 @@ from placement_proofs.profile import Profile
 
 @dataclass(frozen=True)
 class Move:
-    """One reduction of a gradient, or a slice; ``in_loop`` ones run in every micro-batch."""
+    """One reduction of a gradient, or a slice; ``in_loop`` ones run in every micro-batch.
+
+    ``late`` ones are not kept: each reader of the gradient makes them again.
+    """
 
     kind: Collective | None
     axes: tuple[str, ...]
     before: Layout
     after: Layout
     in_loop: bool
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,12 +87,13 @@ class Placed:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a tensor stands in a stage: how it is used, its block, multiplicity, tie."""
+    """Where a tensor stands in a stage: how it is used, its block, multiplicity, tie, owner."""
 
     use: Layout
     block: str
     times: Dim
     tied: bool
+    owner: int | None = None
 
 
 def place_tensor(
@@ -110,6 +116,11 @@ def place_tensor(
     )
     if tensor.trainable:
         _check_update(tensor, stored, optimizer)
+    if context.owner is not None:
+        optimizer = _owned(optimizer, stored, context.owner)
+    alone = not unshared(optimizer, own)
+    if tensor.group in profile.whole_gradients and alone:
+        gradient = unshared(gradient, own)
     offloaded = tuple(p.state.value for p in placement.places if p.mode is Mode.OFFLOADED)
     plan_tensor = PlanTensor(
         tensor.name,
@@ -123,10 +134,19 @@ def place_tensor(
         tensor.trainable,
         context.times,
         offloaded,
+        profile.padded_copies,
+        profile.flat_units and bool(stored) and not own,
     )
-    partial, moves = _reductions(plan_tensor, own, profile)
+    model_axes = {f.axis for f in placement.flows if f.input != sharded(0)}
+    partial, moves = _reductions(plan_tensor, own, profile, model_axes)
     keep = any(p.keep_after_forward for p in parameters)
     return Placed(plan_tensor, context.block, own, keep, partial, moves, context.tied)
+
+
+def _owned(optimizer: Layout, stored: Layout, owner: int) -> Layout:
+    """The optimizer's own shards as whole tensors at one position."""
+    whole = On(Kind.SHARDED, 0, owner)
+    return tuple(e if e in stored else Entry(e.axes, whole) for e in optimizer)
 
 
 def entry(place: Place) -> Entry:
@@ -166,7 +186,7 @@ def _check_update(tensor: Tensor, stored: Layout, optimizer: Layout) -> None:
 
 
 def _reductions(
-    tensor: PlanTensor, own: Layout, profile: Profile
+    tensor: PlanTensor, own: Layout, profile: Profile, model_axes: set[str]
 ) -> tuple[Layout, tuple[Move, ...]]:
     """A fresh gradient's layout, and the cheapest way to where it is consumed.
 
@@ -181,8 +201,13 @@ def _reductions(
     shards = unshared(tensor.optimizer, own)
     looped = [i for i, shard in enumerate(shards) if shard in tensor.gradient]
     inside = len(shards) if profile.sync_each_micro else max(looped, default=-1) + 1
+    inside = 0 if profile.defer_reductions else inside
     moves: list[Move] = []
     whole: list[tuple[Entry, bool]] = []
+    if profile.resolve_first and shards:
+        for axis in sorted(pending & model_axes):
+            _add(moves, partial, Collective.ALL_REDUCE, (axis,), (), inside > 0)
+        pending -= model_axes
     for i, shard in enumerate(shards):
         if profile.scatter_gradients and set(shard.axes) <= pending and not whole:
             _add(moves, partial, Collective.REDUCE_SCATTER, shard.axes, (shard,), i < inside)
@@ -191,7 +216,8 @@ def _reductions(
             whole.append((shard, i < inside))
     for axis in sorted(pending):
         early = profile.sync_each_micro or any(axis in s.axes and e for s, e in whole)
-        _add(moves, partial, Collective.ALL_REDUCE, (axis,), (), early)
+        late = profile.optimizer_reads > 0 and axis in model_axes and not shards
+        _add(moves, partial, Collective.ALL_REDUCE, (axis,), (), early and not late, late)
     for shard, _ in whole:
         _add(moves, partial, None, shard.axes, (shard,), False)
     return partial, tuple(sorted(moves, key=lambda move: not move.in_loop))
@@ -204,13 +230,14 @@ def _add(
     axes: tuple[str, ...],
     shards: Layout,
     in_loop: bool,
+    late: bool = False,
 ) -> None:
     """Append a move that starts where the last one ended; shards stay in front of partial axes."""
     before = moves[-1].after if moves else start
     rest = without(before, axes)
     inner = [e for e in rest if e.on.kind is Kind.SHARDED]
     after = (*inner, *shards, *(e for e in rest if e not in inner))
-    moves.append(Move(kind, axes, before, after, in_loop))
+    moves.append(Move(kind, axes, before, after, in_loop, late))
 
 
 def unshared(layout: Layout, other: Layout) -> Layout:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from placement_proofs.derive.lifetimes import Held, reads, writes
 from placement_proofs.derive.stages import Body
 from placement_proofs.derive.types import Apply, Convert, Node, Typed
 from placement_proofs.layout import (
+    PARTIAL,
     REPLICATED,
     Collective,
     Entry,
@@ -18,7 +20,7 @@ from placement_proofs.layout import (
     dual_layout,
 )
 from placement_proofs.mesh import Dim
-from placement_proofs.model import BACKWARD_READS, Block, Model
+from placement_proofs.model import BACKWARD_READS, MASK, Block, Model
 from placement_proofs.placement import Mode, Placement, State
 from placement_proofs.plan import (
     LOSS_STATISTICS,
@@ -55,12 +57,14 @@ class _Program:
         self.typed = typed
         self.bodies = bodies
         self.times: Mapping[str, Dim] = {}
+        self.kept: set[str] = set()
 
     def run(self) -> None:
         for k, body in enumerate(self.bodies):
             names = {b.name for b in body.blocks}
             body.nodes = [n for n in self.typed.nodes if _block(n) in names]
             self.times = {b.name: b.times for b in body.blocks}
+            self.kept = body.kept
             self.stage(k, body)
 
     def stage(self, k: int, body: Body) -> None:
@@ -77,11 +81,13 @@ class _Program:
             backward = [*away[1:], *again, *backward]
         if received:
             forward.insert(0, self.message(received, 1, arriving=True))
-            backward.append(self.message(received, -1, arriving=False))
+            if self.values[self.sent(self.bodies[k - 1])].needs_gradient:
+                backward.append(self.message(received, -1, arriving=False))
         if k < len(self.bodies) - 1:
             sent = self.sent(body)
             forward.append(self.message(sent, 1, arriving=False))
-            backward.insert(0, self.message(sent, -1, arriving=True))
+            if self.values[sent].needs_gradient:
+                backward.insert(0, self.message(sent, -1, arriving=True))
         body.forward, body.backward = forward, backward
 
     def away(self, block: Block, backward: Sequence[Step]) -> list[Step]:
@@ -148,12 +154,19 @@ class _Program:
                 op.params,
                 node.uses,
                 where,
-                attrs=op.attrs,
+                attrs=self.attrs(node),
                 internals=op.internals,
                 statistics=node.statistics,
             ),
             *self.statistics(node, where),
         ]
+
+    def attrs(self, node: Apply) -> tuple[tuple[str, Dim], ...]:
+        """The operation's sizes; for a bias on a pending sum, the number of ranks that add it."""
+        pending = [e.axes for e in self.values[node.ins[0]].layout if e.on == PARTIAL]
+        if node.op.kind != "bias" or not pending:
+            return node.op.attrs
+        return (*node.op.attrs, ("parts", "*".join(a for axes in pending for a in axes)))
 
     def statistics(self, node: Apply, where: Where) -> list[Step]:
         """A loss on vocabulary shards: maximum, sum and target logit of each token, all-reduced."""
@@ -203,6 +216,11 @@ class _Program:
     def label(self, node: Convert, why: str) -> str:
         return f"ring attention: {why}" if self.passes_by(node) else why
 
+    def passes(self, node: Convert) -> bool:
+        """What is gathered for the forward pass alone, and again for the backward pass."""
+        again = self.profile.regather_inputs and node.before.dim == 1 and node.after == REPLICATED
+        return again or self.passes_by(node)
+
     def passes_by(self, node: Convert) -> bool:
         """Keys and values that go round a ring: no rank keeps them, backward sends them again."""
         flow = next(f for f in self.placement.flows if f.axis == node.axis)
@@ -219,6 +237,8 @@ class _Program:
                     steps.append(self.convert(node, where, What.COTANGENT))
                 continue
             op = node.op
+            if not self.values[op.out].needs_gradient:
+                continue
             steps.append(
                 Run(
                     op.kind,
@@ -228,7 +248,7 @@ class _Program:
                     node.uses,
                     where,
                     backward=True,
-                    attrs=op.attrs,
+                    attrs=self.attrs(node),
                     internals=op.internals,
                     statistics=node.statistics,
                 )
@@ -245,6 +265,7 @@ class _Program:
             if makes & (rebuilt if self.profile.recompute_all else needed):
                 kept.append(node)
                 needed |= set(_reads(node)) & rebuilt
+        self.kept |= {_out(n) for n in kept} - rebuilt
         for node in reversed(kept):
             yield from self.forward(node, Phase.RECOMPUTE)
 
@@ -258,7 +279,7 @@ class _Program:
         if "block" in groups and nodes and _block(nodes[0]).startswith("layer"):
             inside = {_out(n) for n in nodes[:-1]}
             return inside | {name for n in nodes for name in _internals(n)}
-        passing = {n.out for n in nodes if isinstance(n, Convert) and self.passes_by(n)}
+        passing = {n.out for n in nodes if isinstance(n, Convert) and self.passes(n)}
         return passing | {
             name
             for n in nodes
@@ -307,10 +328,16 @@ def values_with_internals(model: Model, typed: Typed) -> dict[str, PlanValue]:
     """All values of the plan, with what operations keep for themselves (attention scores)."""
     values = dict(typed.values)
     for node in typed.nodes:
+        if isinstance(node, Apply) and node.op.kind == "loss":
+            name = node.ins[0]
+            values[name] = replace(values[name], logits=True)
+    for node in typed.nodes:
         if isinstance(node, Apply):
             layout = typed.values[node.op.out].layout
             for name, shape in node.op.internals:
-                values[name] = PlanValue(name, shape, _scores(layout), False, False)
+                here = layout if shape == typed.values[node.op.out].shape else _scores(layout)
+                mask = name.endswith(MASK)
+                values[name] = PlanValue(name, shape, here, False, False, mask)
     return values
 
 

@@ -14,12 +14,16 @@ from placement_proofs.plan import Position, Step
 
 @dataclass
 class Body:
-    """One stage before parameters are placed: blocks with their multiplicity, and its steps."""
+    """One stage before parameters are placed: blocks with their multiplicity, and its steps.
+
+    ``kept`` names values that a recomputed operation gives again although they were kept.
+    """
 
     name: str
     blocks: tuple[Block, ...]
     nodes: list[Node]
     forward: list[Step] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
     backward: list[Step] = field(default_factory=list)
 
 

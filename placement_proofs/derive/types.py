@@ -93,6 +93,7 @@ class _Typing:
         self.profile = profile
         self.flows = {flow.axis: flow for flow in ordered_flows(placement)}
         self.groups = {t.name: t.group for t in model.tensors}
+        self.trainable = {t.name for t in model.tensors if t.trainable}
         self.typed = Typed()
         self.converted: dict[tuple[str, str, On], str] = {}
         self.settled: dict[str, str] = {}
@@ -135,7 +136,8 @@ class _Typing:
         uses = tuple(self.use(op, i, rules) for i in range(len(op.params)))
         statistics = tuple(a for a, r in rules.items() if r.statistics)
         self.typed.nodes.append(Apply(op, ins, uses, statistics))
-        needs = bool(op.params) or any(self.typed.values[i].needs_gradient for i in ins)
+        trained = any(p in self.trainable for p in op.params)
+        needs = trained or any(self.typed.values[i].needs_gradient for i in ins)
         self.define(op.out, self.out_layout(op, ins, rules), needs_gradient=needs)
         self.finish(op, rules)
 
@@ -179,7 +181,11 @@ class _Typing:
         ndims = tuple(len(self.model.value(n).shape) for n in op.ins)
         params = tuple(self.own_on(p, axis) for p in op.params)
         beside = self.own_on(op.beside, axis) if op.beside else INVARIANT
-        return RULES[op.kind](Seen(ins, ndims, params, flow.home, flow.attention, beside))
+        ends = op.block in (self.model.blocks[0].name, self.model.blocks[-1].name)
+        whole = self.profile.whole_ends and ends and flow.input == INVARIANT
+        pending = self.profile.bias_on_partial
+        seen = Seen(ins, ndims, params, flow.home, flow.attention, beside, whole, pending)
+        return RULES[op.kind](seen)
 
     def own_on(self, parameter: str, axis: str) -> On:
         own = own_shards(self.placement, self.groups[parameter], State.PARAMETERS)

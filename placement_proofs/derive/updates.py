@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placement_proofs.derive.placed import Placed, by_shard, by_unit, unshared
-from placement_proofs.layout import Collective, Layout, shard_axes, without
+from placement_proofs.layout import Collective, Layout, on_axis, shard_axes, without
 from placement_proofs.placement import State
 from placement_proofs.plan import (
     Action,
@@ -28,11 +28,12 @@ def clip(
     pipeline: tuple[str, ...],
     *,
     tied_here: bool,
+    vector: bool = False,
 ) -> list[Step]:
     """One norm of all gradients: squares are summed over the axes that shard a group and stages.
 
     ``sharings`` are the axis sets of all stages; a tensor tied on two stages counts on one of them
-    (``tied_here``).
+    (``tied_here``). With ``vector``, one number per tensor travels, over one axis after the other.
     """
     steps: list[Step] = []
     where = Where(Phase.CLIP)
@@ -41,14 +42,37 @@ def clip(
         items = tuple(p.gradient(p.tensor.optimizer, p.tensor.optimizer) for p in counted)
         name = f"squares:{'*'.join(axes)}"
         steps.append(Local(Action.SQUARE, items, where, name))
-        if axes + pipeline:
+        if axes + pipeline and not vector:
             scalar = Item(name, What.STATISTIC, SCALAR, (), (), name)
             reduction = Transfer(
                 Collective.ALL_REDUCE, axes + pipeline, (scalar,), where, "global norm"
             )
             steps.append(reduction)
+    if vector:
+        steps += _vectors(len(placed), sharings, pipeline)
     items = tuple(p.gradient(p.tensor.optimizer, p.tensor.optimizer) for p in placed)
     return [*steps, Local(Action.CLIP, items, where, "global norm")]
+
+
+def _vectors(
+    tensors: int, sharings: Sequence[tuple[str, ...]], pipeline: tuple[str, ...]
+) -> list[Step]:
+    """For each axis one all-reduce of a number per tensor: the sums that it shards, and the rest.
+
+    The numbers of tensors that an axis does not shard travel too; they are in the first item. Over
+    pipeline stages, whose tensors differ, the sums alone travel.
+    """
+    steps: list[Step] = []
+    for axis in dict.fromkeys((*(a for axes in sharings for a in axes), *pipeline)):
+        over = [axes for axes in sharings if axis in axes or axis in pipeline]
+        rest: tuple[int, ...] = SCALAR if axis in pipeline else (tensors - len(over) + 1,)
+        items = []
+        for i, axes in enumerate(over):
+            name = f"squares:{'*'.join(axes)}"
+            items.append(Item(name, What.STATISTIC, SCALAR if i else rest, (), (), name))
+        where = Where(Phase.CLIP)
+        steps.append(Transfer(Collective.ALL_REDUCE, (axis,), tuple(items), where, "global norm"))
+    return steps
 
 
 def shard_set(placed: Placed) -> tuple[str, ...]:
@@ -100,5 +124,9 @@ def _publish(members: Sequence[Placed]) -> list[Step]:
             after = layouts[p.tensor.name] = without(before, axes)
             items.append(p.parameter(before, after, Buffer.STORED))
         where = group[0].where(Phase.UPDATE)
-        steps.append(Transfer(Collective.ALL_GATHER, axes, tuple(items), where, "publish"))
+        owned = [i for i in items if on_axis(i.before, axes[0]).owner is not None]
+        steps += [Transfer(Collective.BROADCAST, axes, (i,), where, "publish") for i in owned]
+        parts = tuple(i for i in items if i not in owned)
+        if parts:
+            steps.append(Transfer(Collective.ALL_GATHER, axes, parts, where, "publish"))
     return steps

@@ -10,11 +10,20 @@ from placement_proofs.prove import certificate as _certificate
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.prove.decide import decide, ill_formed, undecided
 from placement_proofs.prove.engine import execute
+from placement_proofs.prove.explain import explain
 from placement_proofs.prove.repair import Repair, find_repairs
 from placement_proofs.prove.result import ProgramResult
 from placement_proofs.prove.sizes import TooManyCases
 
-__all__ = ["Counterexample", "ProgramResult", "Repair", "certificate", "find_repairs", "prove"]
+__all__ = [
+    "Counterexample",
+    "ProgramResult",
+    "Repair",
+    "certificate",
+    "explain",
+    "find_repairs",
+    "prove",
+]
 
 
 def prove(

@@ -31,12 +31,16 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A token count, summed over every axis that has no mark; `turns` per loop."""
+    """A token count, summed over every axis that has no mark; `turns` per loop.
+
+    With `bit` it is one flag, 0 or 1: its powers are itself.
+    """
 
     family: str
     tick: int
     turns: tuple[tuple[str, str], ...]
     marks: Marks
+    bit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +258,9 @@ class Atoms:
         if not self._marks[index]:
             return mono_poly(((index, 1),))
         match atom:
-            case Count(family, tick, turns, marks):
-                return self.poly(Count(family, tick, turns, _marked(marks, change)))
+            case Count(family, tick, turns, marks, bit):
+                new = _marked(marks, change)
+                return self.poly(Count(family, tick, turns, new, bit and len(new) == len(marks)))
             case Opaque(kind, key, marks):
                 return self.poly(Opaque(kind, key, _marked(marks, change)))
             case Inverse(poly):
@@ -278,6 +283,22 @@ class Atoms:
         lead = min(poly.terms)
         scale = 1 / Fraction(poly.terms[lead])
         return number(scale) * self.poly(Inverse(poly * number(scale)))
+
+    def bits(self, poly: Poly) -> set[int]:
+        """The flags in a polynomial."""
+        found = {atom for mono in poly.terms for atom, _ in mono}
+        return {a for a in found if isinstance(c := self.atoms[a], Count) and c.bit}
+
+    def flat(self, poly: Poly) -> Poly:
+        """The polynomial with every power of a flag replaced by the flag."""
+        bits = self.bits(poly)
+        if not bits:
+            return poly
+        total = ZERO
+        for mono, value in poly.terms.items():
+            once = tuple((a, 1 if a in bits and p > 1 else p) for a, p in mono)
+            total = total + mono_poly(once, value)
+        return total
 
     def cleared(self, poly: Poly) -> Poly:
         """The polynomial times enough powers of its inverted sums to be free of them."""
@@ -310,6 +331,7 @@ class Atoms:
     def row_sum(self, poly: Poly, axis: str, size: Poly) -> Poly:
         """The sum of a coefficient over the ranks of an axis."""
         total = ZERO
+        poly = self.flat(poly)
         for mono, value in poly.terms.items():
             bound = [i for i in mono if (axis, ROW) in self._marks[i[0]]]
             if not bound:

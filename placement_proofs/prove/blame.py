@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from placement_proofs.program import (
     Apply,
     Clip,
+    Cover,
     Expect,
     Init,
     Loop,
     Move,
     Program,
     Reduce,
+    Sample,
     Scale,
     Slice,
     Source,
@@ -45,13 +47,15 @@ def step_texts(program: Program) -> dict[Path, str]:
 def writes(step: Step) -> tuple[str, ...]:
     """The buffers that a step writes."""
     match step:
-        case Source(dst=dst) | Init(dst=dst) | Move(dst=dst) | Apply(dst=dst) | Square(dst=dst):
+        case Source(dst=dst) | Init(dst=dst) | Sample(dst=dst):
+            return (dst,)
+        case Move(dst=dst) | Apply(dst=dst) | Square(dst=dst):
             return (dst,)
         case Reduce(buf=buf) | Take(buf=buf) | Slice(buf=buf) | Scale(buf=buf) | Update(buf=buf):
             return (buf,)
         case Clip(bufs=bufs):
             return bufs
-        case Use() | Tick() | Expect() | Loop():
+        case Use() | Tick() | Expect() | Cover() | Loop():
             return ()
 
 
@@ -88,6 +92,6 @@ def first_cause(program: Program, condition: str, example: Counterexample) -> Pa
     looped = [path for path in before if isinstance(steps[path], Source) and len(path) > 1]
     if looped and any(f"{loop} last" in example.factor for loop in program.loops):
         return looped[-1]
-    if not before or isinstance(steps[before[-1]], Source | Init):
+    if not before or isinstance(steps[before[-1]], Source | Init | Sample):
         return failed
     return before[-1]

@@ -48,7 +48,7 @@ class Comparer:
         """Whether two values agree on every rank that stores them."""
         if got == want:
             return True
-        rest = minus(got, want)
+        rest = {key: self.atoms.flat(poly) for key, poly in minus(got, want).items()}
         if not any(self.atoms.cleared(poly) for poly in rest.values()):
             return True
         if not self._small(rest):
@@ -120,7 +120,7 @@ class Comparer:
             blocks = where[axis]
             return f"@{blocks[mark.removeprefix('@')]}"
 
-        return self.atoms.rename_all(poly, change)
+        return self.atoms.flat(self.atoms.rename_all(poly, change))
 
     def _partitions(self, axis: str, names: tuple[str, ...], owner: str | None) -> list[Blocks]:
         key = (axis, names, owner)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Apply, Program
+from placement_proofs.program_draws import flag_families
 from placement_proofs.program_rules import walk
 from placement_proofs.prove import certificate
 from placement_proofs.prove.blame import first_cause, step_texts
@@ -126,6 +127,7 @@ def _covers(case: _Case, condition: str) -> str:
 
 def _assumptions(program: Program) -> tuple[str, ...]:
     found = [f"equal counts {name} on all ranks and turns" for name in program.equal]
+    found += [f"some rank sets {name}" for name in sorted(flag_families(program))]
     if any(isinstance(step, Apply) for step in walk(program.steps)):
         found.append("functions are deterministic, and otherwise unknown")
     return tuple(found)

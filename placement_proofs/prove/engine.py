@@ -9,6 +9,7 @@ from placement_proofs.program import Program
 from placement_proofs.prove.algebra import Atoms
 from placement_proofs.prove.forms import NeedCase, Symbols
 from placement_proofs.prove.loops import NotInductive
+from placement_proofs.prove.owners import unified
 from placement_proofs.prove.semantics import run
 from placement_proofs.prove.sizes import MAX_RUNS, TooManyCases, refine, size_classes
 from placement_proofs.prove.state import Obligation, SizeClass, State
@@ -51,6 +52,7 @@ def execute(program: Program, sizes: Mapping[str, int]) -> Runs:
     Raises `IllFormed` if a step has no meaning in one, `TooManyCases` if they are too many.
     """
     symbols = Symbols(Atoms())
+    program = unified(program, sizes)
     todo = size_classes(program, sizes)
     done: list[Run] = []
     started = 0

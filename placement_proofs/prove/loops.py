@@ -13,7 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from placement_proofs.program import ALWAYS, Apply, Init, Loop, Move, Source, Square, Step, Tick
+from placement_proofs.program import (
+    ALWAYS,
+    Apply,
+    Init,
+    Loop,
+    Move,
+    Sample,
+    Source,
+    Square,
+    Step,
+    Tick,
+)
 from placement_proofs.program_expr import is_zero, names_of, parse_expr
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.algebra import ONE, ZERO, Count, Mono, Poly, mono_poly
@@ -136,6 +147,8 @@ def _names(step: Step) -> set[str]:
 def _overwritten(step: Step) -> str | None:
     match step:
         case Source(dst=dst, add=False, factor="1", g=guard) | Init(dst=dst, g=guard):
+            return dst if guard == ALWAYS else None
+        case Sample(dst=dst, g=guard):
             return dst if guard == ALWAYS else None
         case Move(dst=dst, src=src, add=False, coef=coef, g=guard):
             plain = guard == ALWAYS and coef == "1" and src != dst and not is_zero(coef)
@@ -318,11 +331,12 @@ def _ticking(state: State, step: Loop, run: Run) -> None:
     if _alone(state, step):
         return
     dead = _dead(step)
+    delay = max((param.late for param in state.program.params), default=0)
     previous = _snapshot(state, dead)
     for index in (1, 2):
         _turn(state, step, run, index, False)
         here = _snapshot(state, dead)
-        if _moved(state, loop, index, previous) == here:
+        if index >= delay and _moved(state, loop, index, previous) == here:
             break
         previous = here
     else:

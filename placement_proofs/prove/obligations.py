@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from placement_proofs.program import Buffer, Clip, Expect, Param, Program, Update, Use
+from placement_proofs.program import Buffer, Clip, Cover, Expect, Param, Program, Update, Use
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.algebra import ONE
 from placement_proofs.prove.forms import Form, Layout, minus, plus
@@ -26,11 +26,20 @@ def oblige(
     dependent: bool = False,
 ) -> bool:
     """Record one comparison; returns whether it holds."""
+    got, want = _flat(state, got), _flat(state, want)
     holds = state.compare.equal(got, want, layout)
     state.obligations.append(
         Obligation(condition, state.path, subject, got, want, layout, holds, note, dependent)
     )
     return holds
+
+
+def _flat(state: State, form: Form) -> Form:
+    """The value with powers of flags written as flags."""
+    if not state.flags:
+        return form
+    flat = ((key, state.atoms.flat(poly)) for key, poly in form.items())
+    return {key: poly for key, poly in flat if poly}
 
 
 def _declared(state: State, buffer: Buffer) -> tuple[Form, Layout]:
@@ -45,9 +54,9 @@ def _declared(state: State, buffer: Buffer) -> tuple[Form, Layout]:
     return state.algebra.settle(form, layout), layout
 
 
-def _current(state: State, buffer: Buffer, where: Where, note: str) -> bool:
+def _current(state: State, buffer: Buffer, where: Where, note: str, within: int = 0) -> bool:
     form, layout = _declared(state, buffer)
-    want = state.algebra.settle(state.current[buffer.of], layout)
+    want = _version(state, buffer, where, (form, layout), within)
     return oblige(
         state,
         "state_consistency",
@@ -59,12 +68,28 @@ def _current(state: State, buffer: Buffer, where: Where, note: str) -> bool:
     )
 
 
+def _version(
+    state: State, buffer: Buffer, where: Where, cell: tuple[Form, Layout], within: int
+) -> Form:
+    """The current version, or the one of the few before it that the copy is."""
+    form, layout = cell
+    current = state.algebra.settle(state.current[buffer.of], layout)
+    seen = state.mask(form, where)
+    trained = bool(state.params[buffer.of].target)
+    for back in range(1, min(within, state.tick if trained else 0) + 1):
+        old = state.algebra.settle(state.version(buffer.of, state.tick - back), layout)
+        if state.compare.equal(seen, state.mask(old, where), layout):
+            return old
+    return current
+
+
 def use(state: State, step: Use) -> None:
     """A pass reads a copy: it must be the current version."""
     buffer = state.copies[step.buf]
     where = state.where(step.g, state.layout(buffer.held))
     if where is not None:
-        _current(state, buffer, where, "the copy that is read is not current")
+        late = f"none of the last {step.within + 1} versions" if step.within else "not current"
+        _current(state, buffer, where, f"the copy that is read is {late}", step.within)
 
 
 def update(state: State, step: Update) -> None:
@@ -200,6 +225,9 @@ def expect(state: State, step: Expect) -> None:
     if step.kind == "agree":
         _agree(state, step, form, layout, where)
         return
+    if step.kind == "drawn":
+        _drawn(state, step, form, layout, where)
+        return
     if step.kind == "is":
         want: Form = {}
         for term in step.target:
@@ -225,6 +253,35 @@ def _agree(state: State, step: Expect, form: Form, layout: Layout, where: Where)
     varying = sorted(state.algebra.varying(seen) & axes)
     want = plus(seen, state.algebra.opaque("unequal", tuple(varying), -1, ())) if varying else seen
     oblige(state, "contract", step.buf, seen, want, layout, step.about)
+
+
+def _drawn(state: State, step: Expect, form: Form, layout: Layout, where: Where) -> None:
+    """One fresh number for each position on the axes, the same on all others."""
+    seen = state.seen(form, where)
+    axes = set(step.axes) - set(state.size.ones)
+    right = len(seen) == 1 and not layout and set(seen.values()) == {ONE}
+    for symbol, tags in seen:
+        own = {(axis, row) for axis, row, _ in tags if axis in state.order}
+        fresh = state.symbols.symbols[symbol].kind in ("contribution", "draw")
+        right = right and fresh and own == {(axis, "=") for axis in axes}
+    want = seen if right else plus(seen, state.algebra.opaque("undrawn", step.buf, -1, ()))
+    oblige(state, "contract", step.buf, seen, want, layout, step.about)
+
+
+def cover(state: State, step: Cover) -> None:
+    """How rows are cut: right for all sizes, or for the sizes that are known.
+
+    Rounded down, a remainder is on no rank; rounded up, all rows are on some rank, but not
+    equally many. Both are right where the axis divides the rows, and on one rank.
+    """
+    fixed = state.fixed
+    divides = step.divides or step.axis in state.size.ones
+    if step.rows in fixed and step.axis in fixed:
+        divides = divides or fixed[step.rows] % fixed[step.axis] == 0
+    right = divides or (step.up and not step.even)
+    lost: Form = {} if right else state.algebra.opaque("rows", (step.rows, step.axis), -1, ())
+    note = "every rank has equally many rows" if step.even else "every row is on some rank"
+    oblige(state, "contract", step.rows, lost, {}, {}, note)
 
 
 # --- norms ---------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import (
+    Apply,
     Clip,
+    Expect,
     Guard,
     Loop,
     Move,
@@ -24,15 +27,19 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_print import step_text
+from placement_proofs.program_expr import is_zero
 from placement_proofs.prove.blame import paths, reads, writes
+from placement_proofs.prove.edits import Edit, plain
+from placement_proofs.prove.edits import ring as _ring
 from placement_proofs.prove.engine import execute
+from placement_proofs.prove.rebuild import rebuilt
+from placement_proofs.prove.remedies import broadcasts, given, moves, scalings, small_edits
 from placement_proofs.prove.result import ProgramResult
 from placement_proofs.prove.sizes import TooManyCases
 from placement_proofs.replay import Path, step_name
 from placement_proofs.verdict import Verdict
 
-MAX_TRIES = 240
+MAX_TRIES = 400
 MAX_REPAIRS = 3
 
 
@@ -75,13 +82,44 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
     if result.verdict is not Verdict.REFUTED or result.counterexample is None:
         return ()
     found: list[Repair] = []
-    for tried, edit in enumerate(_edits(program, result.counterexample.step)):
+    seen: set[Program] = {program}
+    for tried, edit in enumerate(_candidates(program, result.counterexample.step)):
         if tried >= MAX_TRIES or len(found) >= MAX_REPAIRS:
             break
+        if edit.program in seen or _elsewhere(edit, found):
+            continue
+        if _proved(edit.program):
+            found.append(Repair(edit.action, edit.step, edit.text, edit.cost, edit.program))
+        seen.add(edit.program)
+    return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
+
+
+def _elsewhere(edit: Edit, found: list[Repair]) -> bool:
+    """Whether a repair inserts or moves the same step, only at another place."""
+    what = re.search(r"'[^']*'", edit.text)
+    same = [r for r in found if (r.action, r.cost) == (edit.action, edit.cost)]
+    return what is not None and any(
+        _placed(r.text) and _placed(edit.text) and what[0] in r.text for r in same
+    )
+
+
+def _placed(text: str) -> bool:
+    return text.startswith(("before step", "after step", "move "))
+
+
+def _candidates(program: Program, failed: Path) -> Iterator[Edit]:
+    """Single steps first, near the obligation, then larger parts, factors and order."""
+    steps = dict(paths(program.steps))
+    names = _closure(program, set(reads(steps[failed])))
+    near = [path for path, step in steps.items() if names & set(writes(step))]
+    yield from small_edits(program, near)
+    for edit in _edits(program, failed):
         new = _edited(program, edit)
-        if all(new.steps != other.program.steps for other in found) and _proved(new):
-            found.append(Repair(edit.action, edit.at, edit.text, edit.cost, new))
-    return tuple(found)
+        yield Edit(edit.action, edit.at, edit.text, edit.cost, new)
+    yield from rebuilt(program)
+    yield from scalings(program, near)
+    yield from broadcasts(program, near)
+    yield from moves(program, [*near, failed])
 
 
 def _proved(program: Program) -> bool:
@@ -119,7 +157,7 @@ def _edits(program: Program, failed: Path) -> Iterator[_Edit]:
     yield from _changes(program, steps, near)
     yield from _inserts(program, steps, failed, sorted(names))
     yield from _publishes(program, steps)
-    yield from _removals(steps, near)
+    yield from _removals(program, steps, near)
     yield from _scales(program, steps, failed)
 
 
@@ -135,13 +173,17 @@ def _closure(program: Program, names: set[str]) -> set[str]:
                         names = names | set(srcs)
                     case Clip(by=by):
                         names = names | {by}
+                    case Apply(args=args):
+                        names = names | set(args)
+                    case Expect(other=other):
+                        names = names | {other}
                     case _:
                         pass
     return names
 
 
 def _swap(path: Path, step: Step, new: Step, action: str, cost: str = "0") -> _Edit:
-    text = f"replace '{step_text(step)}' by '{step_text(new)}'"
+    text = f"replace '{plain(step)}' by '{plain(new)}'"
     return _Edit(action, path, (new,), True, text, cost)
 
 
@@ -161,7 +203,7 @@ def _changes(program: Program, steps: dict[Path, Step], near: list[Path]) -> Ite
                         yield _swap(
                             path, step, replace(new, mean=not step.mean), "set the right axes", cost
                         )
-            case Source() | Move():
+            case Source() | Move() if not _zeroing(step):
                 yield _swap(path, step, replace(step, add=not step.add), "add or overwrite")
                 if isinstance(step, Source) and not step.add:
                     yield _first_turn(program, path, step)
@@ -172,12 +214,16 @@ def _changes(program: Program, steps: dict[Path, Step], near: list[Path]) -> Ite
             yield _swap(path, step, bare, "remove the size guard")
 
 
+def _zeroing(step: Step) -> bool:
+    return isinstance(step, Move) and is_zero(step.coef)
+
+
 def _first_turn(program: Program, path: Path, step: Source) -> _Edit:
     loops = [s.axis for p, s in paths(program.steps) if isinstance(s, Loop) and path[: len(p)] == p]
     loop = loops[-1] if loops else ""
     first = replace(step, g=replace(step.g, turns=((loop, "first"),)))
     later = replace(step, add=True, g=replace(step.g, turns=((loop, "!first"),)))
-    text = f"after the first turn: '{step_text(replace(step, add=True))}'"
+    text = f"after the first turn: '{plain(replace(step, add=True))}'"
     steps = (first, later) if loop else (step,)
     return _Edit("add or overwrite", path, steps, True, text, "0")
 
@@ -200,7 +246,7 @@ def _inserts(
 
 
 def _insert(path: Path, new: Step, action: str, cost: str) -> _Edit:
-    text = f"before step {step_name(path)}: '{step_text(new)}'"
+    text = f"before step {step_name(path)}: '{plain(new)}'"
     return _Edit(action, path, (new,), False, text, cost)
 
 
@@ -219,7 +265,7 @@ def _publishes(program: Program, steps: dict[Path, Step]) -> Iterator[_Edit]:
             missing = [p for p in writer.held if p[0] not in dict(reader.held)]
             moves: list[Step] = [Move(reader.name, name)]
             moves += [Take(reader.name, axis, owner) for axis, owner in missing]
-            text = "; ".join(step_text(s) for s in moves)
+            text = "; ".join(plain(s) for s in moves)
             cost = _ring(1, tuple(axis for axis, _ in missing))
             yield _Edit(
                 "publish the updated copy",
@@ -240,10 +286,12 @@ def _publishes(program: Program, steps: dict[Path, Step]) -> Iterator[_Edit]:
                 yield _insert(path, take, "insert the missing broadcast", _ring(1, (axis,)))
 
 
-def _removals(steps: dict[Path, Step], near: list[Path]) -> Iterator[_Edit]:
+def _removals(program: Program, steps: dict[Path, Step], near: list[Path]) -> Iterator[_Edit]:
     for path in near:
+        if given(program, steps[path]):
+            continue
         if isinstance(steps[path], Reduce | Scale | Take | Slice | Move | Source):
-            text = f"remove '{step_text(steps[path])}'"
+            text = f"remove '{plain(steps[path])}'"
             yield _Edit("remove the step", path, (), True, text, "0")
 
 
@@ -252,13 +300,3 @@ def _scales(program: Program, steps: dict[Path, Step], failed: Path) -> Iterator
         for axis in (*program.axes, *program.loops):
             for by in (axis, f"1/{axis}"):
                 yield _insert(failed, Scale(name, by, g=Guard()), "rescale", "0")
-
-
-def _ring(passes: int, axes: tuple[str, ...]) -> str:
-    """Ring traffic per rank and element: 2(N-1)/N for an all-reduce, (N-1)/N for a gather."""
-    if not axes:
-        return "0"
-    size = "*".join(f"N_{axis}" for axis in axes)
-    group = size if len(axes) == 1 else f"({size})"
-    head = f"{passes}*" if passes > 1 else ""
-    return f"{head}({size}-1)/{group} * bytes"

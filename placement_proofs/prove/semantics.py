@@ -5,11 +5,13 @@ from __future__ import annotations
 from placement_proofs.program import (
     Apply,
     Clip,
+    Cover,
     Expect,
     Init,
     Loop,
     Move,
     Reduce,
+    Sample,
     Scale,
     Slice,
     Source,
@@ -22,12 +24,12 @@ from placement_proofs.program import (
 )
 from placement_proofs.program_expr import is_zero
 from placement_proofs.prove.algebra import ONE, Poly
-from placement_proofs.prove.forms import Form, Layout, Tag, plus, times
+from placement_proofs.prove.forms import Form, Layout, Symbol, Tag, plus, times
 from placement_proofs.prove.loops import run_loop
-from placement_proofs.prove.obligations import expect, norm, tick, update, use
+from placement_proofs.prove.obligations import cover, expect, norm, tick, update, use
 from placement_proofs.prove.spec import family
 from placement_proofs.prove.state import State
-from placement_proofs.prove.values import clip_factor, function, square
+from placement_proofs.prove.values import clip_factor, function, square, top
 
 
 def run(state: State, steps: tuple[Step, ...], prefix: tuple[int, ...] = ()) -> None:
@@ -43,7 +45,7 @@ def run_step(state: State, step: Step) -> None:
     match step:
         case Loop():
             run_loop(state, step, run)
-        case Source() | Init() | Scale() | Move() | Apply() | Square() | Clip():
+        case Source() | Init() | Sample() | Scale() | Move() | Apply() | Square() | Clip():
             _local(state, step)
         case Reduce() | Take() | Slice():
             _transfer(state, step)
@@ -55,10 +57,16 @@ def run_step(state: State, step: Step) -> None:
             expect(state, step)
         case Tick():
             tick(state)
+        case Cover():
+            cover(state, step)
 
 
-def _local(state: State, step: Source | Init | Scale | Move | Apply | Square | Clip) -> None:
+def _local(
+    state: State, step: Source | Init | Sample | Scale | Move | Apply | Square | Clip
+) -> None:
     match step:
+        case Sample():
+            _sample(state, step)
         case Source():
             _source(state, step)
         case Init():
@@ -115,6 +123,17 @@ def _source(state: State, step: Source) -> None:
     form: Form = {(family(state, step.family, step.over), tuple(sorted(tags))): ONE}
     form = scale(state, form, state.expr(step.factor, local=True), layout)
     _store(state, step.dst, form, layout, step)
+
+
+def _sample(state: State, step: Sample) -> None:
+    drawn = state.drawn[state.path]
+    keyed = [axis for axis in step.key if axis not in state.size.ones]
+    name = f"{drawn.family}~{','.join(keyed)}" if keyed else drawn.family
+    over = [a for a in (*step.index, *keyed, *drawn.loops) if a not in state.size.ones]
+    tags = [(a, "=", "=") if a in state.order else (a, "", state.turns[a]) for a in over]
+    symbol = Symbol("contribution", name, state.tick, tuple(sorted(over)))
+    form: Form = {(state.symbols.id(symbol), tuple(sorted(tags))): ONE}
+    state.write(step.dst, form, {}, step.g)
 
 
 def _store(state: State, name: str, form: Form, layout: Layout, step: Source | Move) -> None:
@@ -178,6 +197,8 @@ def _transfer(state: State, step: Reduce | Take | Slice) -> None:
 
 
 def _reduced(state: State, step: Reduce, form: Form, layout: Layout) -> tuple[Form, Layout]:
+    if step.top:
+        return top(state, form, step.axes), layout
     for axis in step.axes:
         if axis in state.size.ones:
             continue

@@ -1,9 +1,11 @@
-"""The only place that knows z3; it is imported when a proof is certified, not before."""
+"""The only place that knows z3 and cvc5; they are imported when something is decided."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,17 @@ if TYPE_CHECKING:
 
 EFFORT = 20_000_000
 """z3's resource limit for one block: unlike a time limit, it gives the same answer anywhere."""
+
+CVC5_LIMIT = 2_000_000
+"""The same for cvc5."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver says of a block: unsat, sat or unknown; z3's resource count for it."""
+
+    result: str
+    effort: int = 0
 
 
 @cache
@@ -36,3 +49,42 @@ def all_unsat(blocks: Sequence[str]) -> str:
         if answer != z3.unsat:
             return str(answer)
     return ""
+
+
+def decide(block: str, seed: int = 0) -> Answer:
+    """z3's answer to one block, in a context of its own: the count does not depend on the past."""
+    import z3
+
+    context = z3.Context()
+    solver = z3.SimpleSolver(ctx=context)
+    solver.set("rlimit", EFFORT)
+    solver.set("random_seed", seed)
+    solver.from_string(block)
+    found = str(solver.check())
+    statistics = solver.statistics()
+    counted = "rlimit count" in statistics.keys()  # noqa: SIM118
+    return Answer(found, int(statistics.get_key_value("rlimit count")) if counted else 0)
+
+
+def has_cvc5() -> bool:
+    """Whether the second solver is installed (extra ``certify``)."""
+    return find_spec("cvc5") is not None
+
+
+def decide_again(block: str, logic: str) -> str:
+    """cvc5's answer to one block."""
+    import cvc5  # type: ignore[import-not-found, unused-ignore]
+
+    manager = cvc5.TermManager()
+    solver = cvc5.Solver(manager)
+    solver.setOption("rlimit-per", str(CVC5_LIMIT))
+    if logic.endswith("NIA"):
+        solver.setOption("nl-ext-tplanes", "true")
+    names = cvc5.SymbolManager(manager)
+    parser = cvc5.InputParser(solver, names)
+    text = f"(set-logic {logic})\n{block}(check-sat)\n"
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "obligation")
+    said = ""
+    while not (command := parser.nextCommand()).isNull():
+        said += str(command.invoke(solver, names))
+    return said.strip()

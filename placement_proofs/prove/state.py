@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Buffer, Expr, Guard, Held, Program
+from placement_proofs.program_draws import draws, flag_families
 from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
 from placement_proofs.program_rules import sources
 from placement_proofs.prove.algebra import (
@@ -95,6 +96,9 @@ class State:
         self.path: Path = ()
         self.obligations: list[Obligation] = []
         self.counts = {s.family: s.over for s in sources(program.steps) if s.count}
+        self.flags = flag_families(program)
+        self.drawn = draws(program)
+        self.streams = frozenset(drawn.family for drawn in self.drawn.values())
         self.copies = {b.name: b for b in program.buffers}
         self.params = {p.name: p for p in program.params}
         self.order = {axis: i for i, axis in enumerate(program.axes)}
@@ -260,9 +264,11 @@ class State:
                 return a - b
             case "*":
                 return a * b
-        if not self.atoms.cleared(b):
+        if not self.atoms.cleared(b) or self.atoms.bits(b):
             raise self.error(
-                "a division by zero", "a divisor is never zero", "divide by a size or a count"
+                "a division by zero or by a flag",
+                "a divisor is never zero",
+                "divide by a size or a count (of flags: summed over all their ranks)",
             )
         return a * self.atoms.inverse(b)
 
@@ -292,7 +298,21 @@ class State:
                 return total
         if family in self.program.equal:
             return self._equal_count(family, turns, marks)
-        return self.atoms.poly(Count(family, tick, turns, marks))
+        return self.atoms.poly(
+            Count(family, tick, turns, marks, self._single(family, turns, marks))
+        )
+
+    def _single(
+        self,
+        family: str,
+        turns: tuple[tuple[str, str], ...],
+        marks: tuple[tuple[str, str], ...],
+    ) -> bool:
+        """Whether a count is one flag, no sum of several."""
+        if family not in self.flags or any(turn == "*" for _, turn in turns):
+            return False
+        axes = {a for a in self.counts[family] if a in self.order} - self.size.ones
+        return axes <= {axis for axis, _ in marks}
 
     def _equal_count(
         self,

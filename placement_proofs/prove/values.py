@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_proofs.program_rules import ENDS
 from placement_proofs.prove.algebra import ONE, ROW, Opaque, Poly
-from placement_proofs.prove.forms import Form, Layout, freeze, plus, times
+from placement_proofs.prove.forms import Form, Frozen, Layout, freeze, plus, times
 from placement_proofs.prove.state import State
 
 
@@ -31,6 +31,30 @@ def _rooted(state: State, frames: tuple[Form, ...]) -> Form | None:
     if poly != ONE or tags != own or not isinstance(data, tuple) or data[0] != "sqrt":
         return None
     return dict(data[2][0])
+
+
+def top(state: State, form: Form, axes: tuple[str, ...]) -> Form:
+    """The maximum over the ranks of axes; of a maximum, over the axes of both."""
+    varying = state.algebra.varying(form)
+    axes = tuple(axis for axis in axes if axis in varying)
+    if not axes:
+        return form
+    if (inner := _topped(state, form)) is not None:
+        axes, form = (*axes, *inner[0]), dict(inner[1])
+    data = (tuple(sorted(axes)), freeze(form))
+    return state.algebra.opaque("max", data, -1, varying - set(axes))
+
+
+def _topped(state: State, form: Form) -> tuple[tuple[str, ...], Frozen] | None:
+    """The axes and the value of a maximum, if the form is just one."""
+    if len(form) != 1:
+        return None
+    (((index, tags), poly),) = form.items()
+    symbol = state.symbols.symbols[index]
+    own = tuple((axis, "=", "=") for axis in symbol.dims)
+    if symbol.kind != "max" or poly != ONE or tags != own or not isinstance(symbol.data, tuple):
+        return None
+    return symbol.data[0], symbol.data[1]
 
 
 def square(state: State, form: Form, layout: Layout) -> Form:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +45,25 @@ def formula_json(
 
 def formula_latex(named: Sequence[Named]) -> str:
     """An ``align*`` environment."""
-    rows = [rf"\text{{{form.name}}} &= {form.latex}" for _, form in named]
+    rows = [rf"\text{{{_plain(form.name)}}} &= {form.latex}" for _, form in named]
     return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+
+
+def _plain(text: str) -> str:
+    """Text without what LaTeX takes for mathematics."""
+    return "".join(f"\\{c}" if c in "_#%&$" else c for c in text)
+
+
+def formula_csv(named: Sequence[Named], numbers: Mapping[str, Amount]) -> str:
+    """A table with a header: name, exact and asymptotic form, bytes where all sizes are known."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(("name", "exact", "asymptotic", "bytes"))
+    for name, form in named:
+        found = numbers.get(name)
+        held = "" if found is None else found.to_json()["bytes"]
+        rows.writerow((name, str(form.exact), str(form.asymptotic), held))
+    return out.getvalue().rstrip("\n")
 
 
 def formula_python(forms: ClosedForms, named: Sequence[Named]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement_proofs.render.bill import communication_text, memory_text
+from placement_proofs.render.findings import findings_text, other_warnings
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.source import source_text
 from placement_proofs.render.table import bullets, columns, paragraph, section, sections
@@ -24,10 +25,11 @@ def report_text(report: Report, paint: Paint = PLAIN) -> str:
         conditions_text(report.conditions, paint),
         failure_text(report, paint),
         section(paint.strong("repairs"), _repairs(report, paint)),
+        findings_text(report.source, paint),
         memory_text(report.memory, paint),
         communication_text(report.communication, paint),
         source_text(report.source, paint),
-        section(paint.strong("warnings"), bullets(report.warnings)),
+        section(paint.strong("warnings"), bullets(other_warnings(report.warnings, report.source))),
         section(paint.strong("assumptions"), bullets(report.assumptions)),
         section(paint.strong("notes"), bullets(report.notes)),
     ]
@@ -103,6 +105,14 @@ def _failure_rows(failure: Failure, report: Report) -> Iterator[tuple[str, str]]
         yield "at your sizes", "it does not show"
     yield "shows in step", f"{found.get('step_text') or found.get('step')}{_bracket(found)}"
     yield "step to blame", _blame(found, report)
+    yield from _hidden(found)
+
+
+def _hidden(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Why a loss curve would not show it."""
+    for text in found.get("explanation", ()):
+        if text.startswith("A loss curve "):
+            yield "a loss curve", text.removeprefix("A loss curve ").removesuffix(".")
 
 
 def _blame(found: Mapping[str, Any], report: Report) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from placement_proofs.errors import IllFormed
+from placement_proofs.render.findings import other_warnings
 from placement_proofs.report import Report
 from placement_proofs.verdict import Verdict
 
@@ -95,19 +96,9 @@ def _results(subject: str, answer: Report | IllFormed) -> Iterator[Result]:
     source = answer.source or {}
     for finding in source.get("findings", ()):
         yield _finding(subject, str(source["format"]), finding)
-    told = {_line(finding) for finding in source.get("findings", ())}
     rule = Rule("advice", "advice", "note", "The placement is right; a part has no effect.")
-    for text in answer.warnings:
-        if text not in told:
-            yield Result(rule, "note", text, subject, _file(subject), 1, "")
-
-
-def _line(finding: Mapping[str, Any]) -> str:
-    """A finding as a report's warning says it."""
-    return (
-        f"{finding['place']}: {finding['message']}; {finding['remedy']} "
-        f"[{finding['kind']}: {finding['rule']}]"
-    )
+    for text in other_warnings(answer.warnings, answer.source):
+        yield Result(rule, "note", text, subject, _file(subject), 1, "")
 
 
 def _ill_formed(subject: str, error: IllFormed) -> Result:

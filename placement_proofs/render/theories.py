@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.table import columns, section, sections
 from placement_proofs.render.units import plural
-from placement_proofs.theories import Outcome
+from placement_proofs.theories import Outcome, Theory
 from placement_proofs.verdict import Verdict
+
+HEAD = ("claim", "verdict", "z3", "cvc5", "kernel", "mutant killed", "covers")
 
 
 def outcomes_text(
-    outcomes: Sequence[Outcome], titles: Mapping[str, str], paint: Paint = PLAIN
+    outcomes: Sequence[Outcome], theories: Sequence[Theory], paint: Paint = PLAIN
 ) -> str:
-    """Claims by theory: the verdict, whether it is the expected one, and what it covers."""
+    """Claims by theory: verdict, checkers, mutant, what it covers; then what is open."""
+    known = {theory.name: theory for theory in theories}
     parts = []
     for name, group in groupby(outcomes, key=lambda o: o.theory):
-        title = f"{name}: {titles[name]}" if titles.get(name) else name
-        parts.append(section(paint.strong(title), columns([_row(o, paint) for o in group])))
-    return sections([*parts, _closing(outcomes, paint)])
+        theory = known[name]
+        rows = [_row(o, paint) for o in group]
+        if len(rows[0]) == len(HEAD):
+            rows.insert(0, HEAD)
+        title = f"{name}: {theory.title}" if theory.title else name
+        parts.append(section(paint.strong(title), columns(rows)))
+        if theory.open:
+            left = [(o.name, "open", o.reason) for o in theory.open]
+            parts.append(section(paint.strong(f"{name}: out of reach"), columns(left)))
+    return sections([*parts, _closing(outcomes, theories, paint)])
 
 
 def _row(outcome: Outcome, paint: Paint) -> tuple[str, ...]:
@@ -28,7 +38,14 @@ def _row(outcome: Outcome, paint: Paint) -> tuple[str, ...]:
     if not outcome.as_expected:
         wanted = f" (expected {_stated(outcome)})"
         verdict += paint.verdict(Verdict.REFUTED, wanted)
-    return (outcome.claim.name, verdict, _evidence(outcome))
+    told = (outcome.claim.name, verdict)
+    found = outcome.evidence
+    if found is None:
+        return (*told, _evidence(outcome))
+    checked = [c.text + (" (against)" if c.against else "") for c in (found.z3, found.cvc5)]
+    kernel = found.kernel.text + (" (against)" if found.kernel.against else "")
+    killed = found.mutant.text if found.mutant.killed else f"no: {found.mutant.text or 'none'}"
+    return (*told, *checked, kernel, killed, _evidence(outcome))
 
 
 def _stated(outcome: Outcome) -> str:
@@ -49,8 +66,10 @@ def _evidence(outcome: Outcome) -> str:
     return f"{condition}: {found['got']}, not {found['expected']}, at {where}"
 
 
-def _closing(outcomes: Sequence[Outcome], paint: Paint) -> str:
+def _closing(outcomes: Sequence[Outcome], theories: Sequence[Theory], paint: Paint) -> str:
     wrong = sum(not o.as_expected for o in outcomes)
     if wrong:
         return paint.verdict(Verdict.REFUTED, f"{wrong} of {plural(len(outcomes), 'claim')} differ")
-    return f"{plural(len(outcomes), 'claim')}, every one as expected"
+    left = sum(len(t.open) for t in theories)
+    said = f"{plural(len(outcomes), 'claim')}, every one as expected"
+    return f"{said}; {left} listed as out of reach" if left else said

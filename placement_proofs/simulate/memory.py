@@ -107,6 +107,8 @@ class Memory:
 
     def _statistic(self, store: Store, item: Item, frame: Frame | None) -> Array:
         found = (frame.statistics if frame else store.scalars).get(item.name)
+        if found is None and item.out != item.name:
+            found = store.total.arrays.get(item.name)
         if found is None:
             raise CannotRun(f"{item.name}: nothing to sum")
         return found

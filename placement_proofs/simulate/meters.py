@@ -77,9 +77,10 @@ class TrafficMeter:
         key = (id(transfer), rank)
         found = self._payloads.get(key)
         if found is None:
-            parts = [payload(transfer, item, self.world, rank) for item in transfer.items]
+            total = total_payload(transfer, self.world, rank)
+            total *= transfer.repeats
             share = ring_share(transfer, self.world)
-            found = self._payloads[key] = sum(parts), sum(parts) * share
+            found = self._payloads[key] = total, total * share
         return found
 
 
@@ -92,17 +93,29 @@ def ring_share(transfer: Transfer, world: World) -> Fraction:
     return Fraction(factor * (n - 1), n)
 
 
+def total_payload(transfer: Transfer, world: World, rank: int) -> int:
+    """Elements of all items on the wire; flat ones are padded once, together."""
+    if not transfer.flat:
+        return sum(payload(transfer, item, world, rank) for item in transfer.items)
+    gathers = transfer.kind is Collective.ALL_GATHER
+    wholes = [(i.shape, i.after if gathers else i.before) for i in transfer.items]
+    elements = sum(math.prod(extents(world.bounds(*whole, rank))) for whole in wholes)
+    ranks = math.prod(world.sizes.axis(a) for a in transfer.axes)
+    return -(-elements // ranks) * ranks
+
+
 def payload(transfer: Transfer, item: Item, world: World, rank: int) -> int:
     """Elements of an item on the wire: a gather or scatter moves equal parts, padded."""
     layouts = {
         Collective.ALL_GATHER: (item.after, item.before),
         Collective.REDUCE_SCATTER: (item.before, item.after),
+        Collective.BROADCAST: (item.after, ()),
     }
     whole, parts = layouts.get(transfer.kind, (item.before, ()))
     dims = list(extents(world.bounds(item.shape, whole, rank)))
     for entry in parts:
         if entry.axes == transfer.axes and entry.on.dim is not None:
-            ranks = math.prod(world.sizes.axis(a) for a in entry.axes)
+            ranks = math.prod(world.sizes.axis(a) for a in transfer.pad or entry.axes)
             dims[entry.on.dim] = -(-dims[entry.on.dim] // ranks) * ranks
     return math.prod(dims)
 

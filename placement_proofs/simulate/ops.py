@@ -41,7 +41,12 @@ def _linear_back(site: Site, dy: Array, given: Given) -> Back:
 
 
 def _bias(site: Site, given: Given) -> Made:
-    return site.field.add(given.value(0), given.params[0]), {}
+    """The bias, or the rank's equal part of it where it is added to a pending sum."""
+    f, bias = site.field, given.params[0]
+    parts = site.attrs.get("parts", 1)
+    if parts > 1:
+        bias = f.multiply(bias, f.constant(1, parts))
+    return f.add(given.value(0), bias), {}
 
 
 def _bias_back(site: Site, dy: Array, given: Given) -> Back:
@@ -92,6 +97,18 @@ def _multiply_back(site: Site, dy: Array, given: Given) -> Back:
     return [f.multiply(dy, given.value(1)), f.multiply(dy, given.value(0))], []
 
 
+def _dropout(site: Site, given: Given) -> Made:
+    """Dropout that drops nothing, with the mask that it would keep."""
+    x = given.value(0)
+    ones = site.field.add(site.field.zeros(x.shape), site.field.constant(1))
+    return x, {name: ones for name, _ in site.run.internals}
+
+
+def _dropout_back(site: Site, dy: Array, given: Given) -> Back:
+    mask = given.internal(site.run.internals[0][0])
+    return [site.field.multiply(dy, mask)], []
+
+
 def _add(site: Site, given: Given) -> Made:
     total = given.value(0)
     for i in range(1, len(given.ins)):
@@ -138,48 +155,71 @@ def _experts(site: Site, tokens: int) -> int:
     return experts
 
 
-def _dispatch(site: Site, given: Given) -> Made:
-    """(B, s, h) to (E, B, s/E, h): token s of a sequence goes to expert s mod E."""
-    x = given.value(0)
-    batch, tokens, hidden = x.shape
-    experts = _experts(site, tokens)
-    x = x.reshape(batch, tokens // experts, experts, hidden)
-    return np.ascontiguousarray(x.transpose(2, 0, 1, 3)), {}
+def _copies(site: Site) -> int:
+    """How many experts each token goes to."""
+    return site.attrs.get("top_k", 1)
 
 
-def _undispatched(y: Array) -> Array:
-    """(E, B, s/E, h) to (B, s, h)."""
+def _dispatched(copies: list[Array], experts: int) -> Array:
+    """Copies (B, s, h) of the tokens to (E, B, k s/E, h): copy j of token s to (s + j) mod E."""
+    batch, tokens, hidden = copies[0].shape
+    blocks = [x.reshape(batch, tokens // experts, experts, hidden) for x in copies]
+    rolled = np.stack([np.roll(x, j, axis=2) for j, x in enumerate(blocks)], axis=2)
+    share = tokens // experts * len(copies)
+    return rolled.transpose(3, 0, 1, 2, 4).reshape(experts, batch, share, hidden)
+
+
+def _undispatched(y: Array, copies: int) -> list[Array]:
+    """(E, B, k s/E, h) to the copies (B, s, h)."""
     experts, batch, share, hidden = y.shape
-    return y.transpose(1, 2, 0, 3).reshape(batch, share * experts, hidden)
+    blocks = y.reshape(experts, batch, share // copies, copies, hidden).transpose(3, 1, 2, 0, 4)
+    shape = (batch, share // copies * experts, hidden)
+    return [np.roll(x, -j, axis=2).reshape(shape) for j, x in enumerate(blocks)]
+
+
+def _dispatch(site: Site, given: Given) -> Made:
+    x = given.value(0)
+    return _dispatched([x] * _copies(site), _experts(site, x.shape[1])), {}
 
 
 def _dispatch_back(site: Site, dy: Array, given: Given) -> Back:
-    return [_undispatched(dy)], []
+    first, *more = _undispatched(dy, _copies(site))
+    for copy in more:
+        first = site.field.add(first, copy)
+    return [first], []
 
 
-def _gates(site: Site, gates: Array) -> tuple[Array, Array]:
-    """The gate of each token for its expert, shape (B, s, 1), and the one-hot choice (s, E)."""
+def _gates(site: Site, gates: Array, copy: int) -> tuple[Array, Array]:
+    """The gate of each token for an expert of it, shape (B, s, 1), and the one-hot choice."""
     experts = gates.shape[-1]
-    choice = (site.positions(2, of=1)[1][0] if gates.shape[1] else 0) + np.arange(gates.shape[1])
+    start = site.positions(2, of=1)[1][0] if gates.shape[1] else 0
+    choice = start + copy + np.arange(gates.shape[1])
     hot = (choice[:, None] % experts == np.arange(experts)).astype(np.int64)
     return site.field.sum(site.field.multiply(gates, hot), -1)[..., None], hot
 
 
 def _combine(site: Site, given: Given) -> Made:
-    """Expert outputs (E, B, s/E, h) times the gates (B, s, E) of their tokens: (B, s, h)."""
-    gate, _ = _gates(site, given.value(1))
-    return site.field.multiply(_undispatched(given.value(0)), gate), {}
+    """Expert outputs (E, B, k s/E, h) times the gates (B, s, E) of their tokens: (B, s, h)."""
+    f = site.field
+    parts = [
+        f.multiply(y, _gates(site, given.value(1), j)[0])
+        for j, y in enumerate(_undispatched(given.value(0), _copies(site)))
+    ]
+    total, *more = parts
+    for part in more:
+        total = f.add(total, part)
+    return total, {}
 
 
 def _combine_back(site: Site, dy: Array, given: Given) -> Back:
     f, y = site.field, given.value(0)
-    gate, hot = _gates(site, given.value(1))
-    weighted = f.multiply(dy, gate)
-    batch, tokens, hidden = dy.shape
-    experts = y.shape[0]
-    share = weighted.reshape(batch, tokens // experts, experts, hidden).transpose(2, 0, 1, 3)
-    dgate = f.sum(f.multiply(dy, _undispatched(y)), -1)[..., None]
-    return [np.ascontiguousarray(share), f.multiply(dgate, hot)], []
+    weighted, slopes = [], f.zeros(given.value(1).shape)
+    for j, copy in enumerate(_undispatched(y, _copies(site))):
+        gate, hot = _gates(site, given.value(1), j)
+        weighted.append(f.multiply(dy, gate))
+        slope = f.sum(f.multiply(dy, copy), -1)[..., None]
+        slopes = f.add(slopes, f.multiply(slope, hot))
+    return [_dispatched(weighted, y.shape[0]), slopes], []
 
 
 def _by_expert(x: Array) -> Array:
@@ -231,6 +271,7 @@ FORWARD: Mapping[str, Callable[[Site, Given], Made]] = {
     "bias": _bias,
     "activation": _activation,
     "multiply": _multiply,
+    "dropout": _dropout,
     "attention": attention,
     "add": _add,
     "dispatch": _dispatch,
@@ -248,6 +289,7 @@ BACKWARD: Mapping[str, Callable[[Site, Array, Given], Back]] = {
     "bias": _bias_back,
     "activation": _activation_back,
     "multiply": _multiply_back,
+    "dropout": _dropout_back,
     "attention": attention_back,
     "add": _add_back,
     "dispatch": _dispatch_back,

@@ -55,7 +55,7 @@ class Exchange:
         """
         if kind in SUMS:
             return self._summed(kind, axes, item, parts)
-        if kind is Collective.BROADCAST:
+        if kind is Collective.BROADCAST and item.before == item.after:
             return {r: parts[self.world.members(r, axes)[root]] for r in parts}
         for rank, part in parts.items():
             self._check(item, rank, part)

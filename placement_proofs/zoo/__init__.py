@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -10,14 +11,10 @@ from pathlib import Path
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 from placement_proofs.models import Shape, abstract, perceptron, transformer
+from placement_proofs.zoo.huggingface import load_shape
+from placement_proofs.zoo.presets import DENSE, MOE, PRESETS, TINY
 
-DENSE = Shape(32, 4096, 32, 8, 14336, 128256, 8192, fused_attention=True)
-"""A dense decoder of 8.0e9 parameters with grouped-query attention."""
-MOE = Shape(32, 4096, 32, 8, 14336, 32000, 8192, experts=8, fused_attention=True)
-"""The same with 8 experts a layer."""
-TINY = Shape()
-
-NAMES: Mapping[str, Shape] = {"dense": DENSE, "moe": MOE, "tiny": TINY}
+NAMES = PRESETS
 """Shapes by name; ``abstract`` and ``perceptron`` are models without one."""
 
 
@@ -32,10 +29,10 @@ def named(name: str) -> Model | None:
 
 
 def load_model(text: str) -> Model:
-    """A built-in model by name, or a TOML file whose keys are the fields of :class:`Shape`.
+    """A built-in model by name, a Hugging Face ``config.json``, or a TOML file.
 
-    A file may build on a name: ``base = "dense"``. ``parameters = 7.5e9`` alone is the abstract
-    model of that many elements.
+    The keys of a TOML file are the fields of :class:`Shape`. A file may build on a name:
+    ``base = "dense"``. ``parameters = 7.5e9`` alone is the abstract model of that many elements.
 
     Raises:
         IllFormed: no such model, an unknown key, or a value that is not a positive integer.
@@ -44,12 +41,15 @@ def load_model(text: str) -> Model:
     if model is not None:
         return model
     path = Path(text)
+    if path.suffix == ".json" and path.is_file():
+        return _from_json(path)
     if path.suffix != ".toml" or not path.is_file():
         raise IllFormed(
             "--model",
             repr(text),
-            f"a model is {', '.join([*NAMES, 'abstract', 'perceptron'])} or a TOML file",
-            "name one of them or give the path of a file with layers, hidden, heads, ...",
+            "a model is dense, moe, tiny, abstract, perceptron, a published one such as gpt2 or "
+            "llama-7b, a TOML file or a config.json",
+            _nearest(text),
         )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -64,6 +64,21 @@ def load_model(text: str) -> Model:
             f"name it: --model {own}" if own in NAMES else "write [model] and its keys",
         )
     return model_from(own, str(path))
+
+
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), NAMES, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {', '.join(close)}?"
+    return "name one of them or give the path of a file with layers, hidden, heads, ..."
+
+
+def _from_json(path: Path) -> Model:
+    """A model called as the folder of its ``config.json``, or as the file."""
+    shape = load_shape(path)
+    _check_shape(str(path), shape)
+    name = path.parent.name if path.stem == "config" else path.stem
+    return transformer(shape, name=name or path.stem, folded=True)
 
 
 def model_from(table: Mapping[str, object], place: str, name: str = "") -> Model:
@@ -107,10 +122,32 @@ def _check_field(place: str, key: str, value: object, known: Mapping[str, object
 
 def _check_shape(place: str, shape: Shape) -> None:
     counts = (shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.sequence)
-    if min(counts) < 1 or shape.hidden % shape.heads or shape.heads % shape.kv_heads:
+    whole = shape.head_dim > 0 or shape.hidden % shape.heads == 0
+    if min(counts) < 1 or not whole or shape.heads % shape.kv_heads:
         raise IllFormed(
             place,
             f"hidden {shape.hidden}, heads {shape.heads}, kv_heads {shape.kv_heads}",
             "heads divide the hidden size and key-value heads divide heads; all are at least 1",
             "correct the shape",
         )
+    _check_experts(place, shape)
+    if shape.positions and shape.positions < shape.sequence:
+        raise IllFormed(
+            place,
+            f"positions {shape.positions}, sequence {shape.sequence}",
+            "the table of positions has a row for each token of a sequence",
+            f"write positions = {shape.sequence} or a shorter sequence",
+        )
+
+
+def _check_experts(place: str, shape: Shape) -> None:
+    if shape.experts and not 1 <= shape.top_k <= shape.experts:
+        raise IllFormed(
+            place,
+            f"top_k {shape.top_k}, experts {shape.experts}",
+            "a token goes to at least one expert and to each at most once",
+            "correct top_k",
+        )
+
+
+__all__ = ["DENSE", "MOE", "NAMES", "PRESETS", "TINY", "load_model", "model_from", "named"]

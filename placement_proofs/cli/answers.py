@@ -1,0 +1,108 @@
+"""Answers of ``formula``: what fits, what dominates, where two cross, claims for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from placement_proofs.cli.output import say, say_json, waiting
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from placement_proofs.cost.claims import Claim
+    from placement_proofs.cost.closed_form import ClosedForms, Form
+
+SCHEMA = "placement-proofs/answers/1"
+
+Forms = Callable[[str], "tuple[str, ClosedForms]"]
+"""Gives the title and the formulas of a subject."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about a subject; ``values`` are numbers for symbols."""
+
+    fits: str | None
+    dominant: bool
+    crossing: str | None
+    claims: Sequence[str]
+    values: Mapping[str, int]
+
+
+def answer(asked: Asked, forms_of: Forms, subject: str, as_json: bool) -> int:
+    """Print the answers; the exit code is that of the worst claim."""
+    with waiting("working out formulas"):
+        title, forms = forms_of(subject)
+        data: dict[str, Any] = {}
+        texts: list[str] = []
+        _fit(asked, forms, data, texts)
+        _dominant(asked, forms, data, texts)
+        _crossing(asked, forms_of, forms, data, texts)
+        claims = [_claim(text, forms_of, subject) for text in asked.claims]
+        data |= {"claims": [c.to_json() for c in claims]} if claims else {}
+        texts += [c.shown() for c in claims]
+        if as_json:
+            say_json({"schema": SCHEMA, "composition": title, **data})
+        else:
+            say("\n".join([title, str(forms.convention), *texts]))
+    return max((c.verdict.exit_code for c in claims), default=0)
+
+
+def _known(asked: Asked, forms: ClosedForms) -> dict[str, int | Fraction]:
+    """The model's and the convention's numbers, and those given; axes only if they are numbers."""
+    return forms.values(asked.values)
+
+
+def _fit(asked: Asked, forms: ClosedForms, data: dict[str, Any], texts: list[str]) -> None:
+    from placement_proofs.cost.questions import bytes_of, fits
+
+    if asked.fits:
+        found = fits(forms.peak, bytes_of(asked.fits), _known(asked, forms))
+        data["fits"] = found.to_json()
+        texts.append(found.text())
+
+
+def _dominant(asked: Asked, forms: ClosedForms, data: dict[str, Any], texts: list[str]) -> None:
+    from placement_proofs.cost.questions import shares
+
+    if not asked.dominant:
+        return
+    values = _known(asked, forms)
+    groups: dict[str, list[Form]] = {
+        "memory": [*forms.memory.values(), forms.saved],
+        "communication": list(forms.communication.values()),
+    }
+    for what, parts in groups.items():
+        found = shares(parts, values)
+        data[what] = [{"name": s.name, "bytes": float(s.bytes), "share": s.share} for s in found]
+        lines = [f"  {s.share:7.1%}  {s.name}: {float(s.bytes):,.0f} bytes" for s in found]
+        texts.append("\n".join([f"{what}, the largest first", *lines]))
+
+
+def _crossing(
+    asked: Asked, forms_of: Forms, forms: ClosedForms, data: dict[str, Any], texts: list[str]
+) -> None:
+    from placement_proofs.cost.questions import cross
+
+    if not asked.crossing:
+        return
+    _, other = forms_of(asked.crossing)
+    pairs = {
+        "memory": (forms.persistent, other.persistent),
+        "traffic": (forms.traffic, other.traffic),
+    }
+    for what, (a, b) in pairs.items():
+        found = cross(a, b, _known(asked, forms))
+        data[f"crossing_{what}"] = found.to_json()
+        texts.append(f"{what}: {found.text(asked.crossing)}")
+
+
+def _claim(text: str, forms_of: Forms, subject: str) -> Claim:
+    from placement_proofs.cost.claims import decide, read_claim, side_of
+
+    left, relation, right = read_claim(text)
+    forms = [forms_of(side.subject or subject)[1] for side in (left, right)]
+    sides = [side_of(side, form) for side, form in zip((left, right), forms, strict=True)]
+    return decide(text, sides[0], relation, sides[1], forms[0].sizes_of_model)

@@ -1,0 +1,121 @@
+"""What stands behind a verdict: two solvers, the kernel, a mutant with the opposite verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from placement_proofs.program import Program
+from placement_proofs.prove import kernel, prove
+from placement_proofs.prove.core import MAX_WORK, Outside, certificate_of, work
+from placement_proofs.prove.smt import has_cvc5
+from placement_proofs.theories.claims import Claim, Theory
+from placement_proofs.theories.mutants import Mutant, mutant_of
+from placement_proofs.theories.obligations import (
+    Script,
+    answer,
+    programs,
+    scripts,
+    second_answer,
+)
+from placement_proofs.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a checker says of a claim: a few words, and whether it speaks against the claim."""
+
+    text: str
+    against: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The checkers of one claim, and its mutant."""
+
+    z3: Checked
+    cvc5: Checked
+    kernel: Checked
+    mutant: Mutant
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing speaks against the claim and its mutant was killed."""
+        against = self.z3.against or self.cvc5.against or self.kernel.against
+        return self.mutant.killed and not against
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def evidence(claim: Claim, theory: Theory) -> Evidence:
+    """Have every checker look at a claim."""
+    found = scripts(claim)
+    first = [answer(s.text).result for s in found]
+    return Evidence(
+        _first(claim, found, first), _second(found, first), _kernel(claim), mutant_of(claim, theory)
+    )
+
+
+def _first(claim: Claim, found: tuple[Script, ...], answers: list[str]) -> Checked:
+    """A proof has every answer as claimed; a refutation shows in one, or in numbers only."""
+    if not found:
+        return Checked("numbers only")
+    differing = sum(a != s.claimed for s, a in zip(found, answers, strict=True))
+    text = ", ".join(f"{count} {what}" for what, count in sorted(Counter(answers).items()))
+    if claim.verdict is Verdict.PROVED:
+        partly = bool(claim.condition) and claim.theorem is None
+        return Checked(text, bool(differing) and not partly)
+    return Checked(text if differing else f"{text}; by replay")
+
+
+def _second(found: tuple[Script, ...], first: list[str]) -> Checked:
+    if not found:
+        return Checked("numbers only")
+    if not has_cvc5():
+        return Checked("not installed")
+    answers = [second_answer(s.text, s.logic) for s in found]
+    clash = sum({a, b} == {"sat", "unsat"} for a, b in zip(first, answers, strict=True))
+    silent = sum(a not in ("sat", "unsat") for a in answers)
+    if clash:
+        return Checked(f"{clash} differ", True)
+    return Checked(f"agrees on {len(found) - silent} of {len(found)}" if silent else "agrees")
+
+
+def _kernel(claim: Claim) -> Checked:
+    if claim.subject is None:
+        return Checked("no program")
+    results = [_one(claim, p) for p in programs(claim.subject)]
+    wrong = [r for r in results if r.against]
+    if wrong:
+        return wrong[0]
+    done = [r for r in results if r.text in ("checked", "rejected")]
+    if len(results) == 1:
+        return results[0]
+    if any(r.text == "rejected" for r in done):
+        return Checked("rejected")
+    return Checked(f"checked {len(done)} of {len(results)}" if done else _reasons(results))
+
+
+def _reasons(results: Iterable[Checked]) -> str:
+    return "; ".join(dict.fromkeys(r.text for r in results))
+
+
+def _one(claim: Claim, program: Program) -> Checked:
+    """The kernel against the prover's own verdict on gradients."""
+    try:
+        cert = certificate_of(program, claim.name)
+        if work(cert) > MAX_WORK:
+            return Checked("too large")
+        kernel.check(cert)
+        said = Verdict.PROVED
+    except Outside as reason:
+        return Checked(f"outside: {reason}")
+    except kernel.Rejected:
+        said = Verdict.REFUTED
+    result = prove(program, certify=False, everywhere=False)
+    clash = result["gradient_integrity"].verdict is not said
+    return Checked("checked" if said is Verdict.PROVED else "rejected", clash)
