@@ -31,9 +31,9 @@ def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
     ]
     passes: list[ElementStep] = writers[0].counts()
     passes += [Move(FRESH, ZERO, why="no contribution yet")]
-    for writer, stage in zip(writers, ends, strict=True):
-        passes += _uses(writer, stage)
-    passes += _joined(axis, *(_rest(w, s) for w, s in zip(writers, ends, strict=True)))
+    cut = [_cut(writer, stage) for writer, stage in zip(writers, ends, strict=True)]
+    passes += [step for uses, _ in cut for step in uses]
+    passes += _joined(axis, *(rest for _, rest in cut))
     looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writers[0].looped else passes
     after = _joined(axis, *(w.section(s.after) for w, s in zip(writers, ends, strict=True)))
     body = [*writers[0].section(ends[0].before), *looped, *after]
@@ -80,21 +80,21 @@ def _guarded(steps: Iterable[ElementStep], guard: Guard) -> list[ElementStep]:
     ]
 
 
-def _uses(writer: Writer, stage: Stage) -> list[ElementStep]:
-    """Gathers, uses and contributions of one end; contributions add up."""
+def _cut(writer: Writer, stage: Stage) -> tuple[list[ElementStep], list[ElementStep]]:
+    """One end's passes up to its last contribution, and what follows; contributions add up.
+
+    A reduction that comes too early is this end's own.
+    """
     steps = writer.section((*stage.forward, *stage.backward))
-    return [
-        Source(s.dst, s.family, s.over, s.summed, s.held, True, s.factor, g=s.g, why=s.why)
-        if isinstance(s, Source)
-        else s
-        for s in steps
-        if not _reduces(s)
-    ]
-
-
-def _rest(writer: Writer, stage: Stage) -> list[ElementStep]:
-    """Reductions and accumulation inside the loop, the same program on both ends."""
-    return [s for s in writer.section(stage.backward) if _reduces(s)]
+    last = max((i for i, s in enumerate(steps) if isinstance(s, Source)), default=-1)
+    uses: list[ElementStep] = []
+    for step in steps[: last + 1]:
+        if isinstance(step, Source):
+            uses.append(replace(step, add=True))
+        else:
+            uses += _guarded([step], writer.at) if _reduces(step) else [step]
+    rest = [s for s in steps[last + 1 :] if _reduces(s)]
+    return uses, rest
 
 
 def _reduces(step: ElementStep) -> bool:

@@ -1,7 +1,7 @@
 """The proof obligations as SMT-LIB 2: is there a size at which some entry differs?
 
 One block per size class: sizes are reals >= 1 (which includes the integers), counts are
-positive, fractions are compared crosswise, and one disjunction asks for any unequal entry. Every
+positive, flags are 0 or 1, fractions are compared crosswise, and one disjunction asks for any unequal entry. Every
 block must be unsatisfiable.
 """
 
@@ -91,6 +91,8 @@ def _declare(atoms: Atoms, run: Run, index: int) -> str:
         case Size(name):
             least = 2 if name in run.size.many else 1
             return f"{line}(assert (>= x{index} {least}))"
+        case Count(bit=True):
+            return f"{line}(assert (or (= x{index} 0.0) (= x{index} 1.0)))"
         case Count():
             return f"{line}(assert (> x{index} 0))"
         case _:
