@@ -50,7 +50,9 @@ SCALARS: st.SearchStrategy[Any] = st.one_of(
     st.floats(),
     st.text(max_size=8),
     st.sampled_from(["auto", "1e9", "${X}", "${10}", "${.x}", "${A:1}", "${multiply:2,3}", "???"]),
-    st.sampled_from(["none", "cpu", "nvme", "2", "../x", ".", "full", "ring", "a2a+p2p", "$(date)"]),
+    st.sampled_from(
+        ["none", "cpu", "nvme", "2", "../x", ".", "full", "ring", "a2a+p2p", "$(date)"]
+    ),
     st.sampled_from(["DEEPSPEED", "MEGATRON_LM", "TP", "NO", "XLA", "MULTI_GPU", "GPipe", "'", ""]),
     st.sampled_from(["a\0b", "x" * 400, "Interleaved1F1B", "[0]*3", "1_0", -1, 0, 10**14, 0.25]),
 )

@@ -89,7 +89,10 @@ EXPRESSIONS: list[tuple[str, str]] = [
         f"--use-megatron-fsdp --data-parallel-sharding-strategy no_shard {DISTRIBUTED}",
         "data(dp=16) * accumulate(micro=4)",
     ),
-    ("--use-torch-fsdp2 --untie-embeddings-and-output-weights", "zero3(dp=16) * accumulate(micro=4)"),
+    (
+        "--use-torch-fsdp2 --untie-embeddings-and-output-weights",
+        "zero3(dp=16) * accumulate(micro=4)",
+    ),
     ("--recompute-activations", "data(dp=16) * accumulate(micro=4) * recompute('selective')"),
     (
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",

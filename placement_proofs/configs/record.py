@@ -124,12 +124,18 @@ class Imported:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """What the file leaves open and a verdict needs: the sharding itself, not a size."""
-        return tuple(
+        """Why nothing is proved of the file: its sharding is open, or a fault is not in the plan."""
+        open_fields = tuple(
             f"{f.name} is not in {f.place or self.file}: {f.note or 'unknown'}"
             for f in self.fields
             if f.name in SHARDING and f.provenance == "unknown"
         )
+        untold = tuple(
+            f"{f.place}: {f.message}, which the plan does not say"
+            for f in self.findings
+            if f.kind == "mathematics" and not f.deviation
+        )
+        return open_fields + untold
 
     @property
     def shape(self) -> Mapping[str, int]:

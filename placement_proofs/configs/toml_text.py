@@ -23,7 +23,7 @@ _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _AT = re.compile(r"\(at line (\d+)")
 
 _MOST = 10 * MAX_NODES
-"""Signs that end or begin values; more of them are not read at all."""
+"""Signs that end or begin values, and lines; more of them are not read at all."""
 
 Lines = dict[tuple[str, ...], int]
 
@@ -36,7 +36,7 @@ def parse_toml(text: str, file: str) -> Block:
     """
     import tomllib
 
-    if text.count(",") + text.count("=") > _MOST:
+    if text.count(",") + text.count("=") + text.count("\n") > _MOST:
         rule = f"a configuration has at most {MAX_NODES:,} values"
         raise IllFormed(file, "more values", rule, "is this the right file?")
     try:
