@@ -124,7 +124,7 @@ class Imported:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Why nothing is proved of the file: its sharding is open, or a fault is not in the plan."""
+        """Why nothing is proved of a file: its sharding is open, or a fault is not in the plan."""
         open_fields = tuple(
             f"{f.name} is not in {f.place or self.file}: {f.note or 'unknown'}"
             for f in self.fields

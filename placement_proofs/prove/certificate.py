@@ -1,8 +1,8 @@
 """The proof obligations as SMT-LIB 2: is there a size at which some entry differs?
 
 One block per size class: sizes are reals >= 1 (which includes the integers), counts are
-positive, flags are 0 or 1, fractions are compared crosswise, and one disjunction asks for any unequal entry. Every
-block must be unsatisfiable.
+positive, flags are 0 or 1, fractions are compared crosswise, and one disjunction asks for any
+unequal entry. Every block must be unsatisfiable.
 """
 
 from __future__ import annotations
