@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from placement_proofs.checking import check
-    from placement_proofs.composition import Composition, parse
+    from placement_proofs.composition import Composition
     from placement_proofs.cost.closed_form import closed_forms
     from placement_proofs.cost.compare import compare
     from placement_proofs.errors import IllFormed
+    from placement_proofs.expression import parse
     from placement_proofs.inputs import Subject, read_subject
     from placement_proofs.model import Model
     from placement_proofs.report import Report
@@ -85,7 +86,7 @@ _HOMES = {
     "closed_forms": "cost.closed_form",
     "compare": "cost.compare",
     "load_model": "zoo",
-    "parse": "composition",
+    "parse": "expression",
     "read_subject": "inputs",
 }
 """The module of each public name; the others are strategies."""

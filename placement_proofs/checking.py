@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placement_proofs.advice import advice
-from placement_proofs.composition import Composition
+from placement_proofs.composition import Composition, Strategy
 from placement_proofs.conditions import (
     CONDITIONS,
     Proof,
@@ -28,7 +28,6 @@ from placement_proofs.program import Program
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import Counterexample, ProgramResult, explain, find_repairs, prove
 from placement_proofs.report import Failure, Fix, Report
-from placement_proofs.strategies import Strategy
 from placement_proofs.verdict import ConditionResult, Verdict
 
 if TYPE_CHECKING:

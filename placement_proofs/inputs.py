@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_proofs.composition import Composition, parse
+from placement_proofs.composition import Composition, Strategy
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.model import Model
 from placement_proofs.profile import PROFILES, Profile
-from placement_proofs.strategies import Strategy
 from placement_proofs.zoo import load_model, model_from, named
 
 if TYPE_CHECKING:

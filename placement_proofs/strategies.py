@@ -7,39 +7,14 @@ names a size is also the name of the mesh axis.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import Any
 
+from placement_proofs.composition import Argument, Strategy
 from placement_proofs.errors import IllFormed
 from placement_proofs.layout import INVARIANT, On, sharded
 from placement_proofs.mesh import Axis, Dim
 from placement_proofs.placement import EVERY, Flow, Mode, Place, Placement, Schedule, State
-
-if TYPE_CHECKING:
-    from placement_proofs.composition import Composition
-
-Argument: TypeAlias = Dim | bool | tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """A named placement on its own axes, as it was written."""
-
-    name: str
-    positional: tuple[str, ...]
-    arguments: tuple[tuple[str, Argument], ...]
-    axes: tuple[Axis, ...]
-    placement: Placement
-
-    def __mul__(self, other: Strategy | Composition) -> Composition:
-        from placement_proofs.composition import Composition
-
-        return Composition((self,)) * other
-
-    def __repr__(self) -> str:
-        words = [repr(p) for p in self.positional]
-        words += [f"{key}={value!r}" for key, value in self.arguments]
-        return f"{self.name}({', '.join(words)})"
 
 
 def _strategy(

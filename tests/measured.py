@@ -7,8 +7,8 @@ case has code of its own.
 
 from dataclasses import dataclass, field, replace
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import convention
+from placement_proofs.expression import parse
 from placement_proofs.model import Block, Model, Op, Tensor, Value
 from placement_proofs.profile import Profile
 

@@ -5,8 +5,9 @@ from drawn import compositions
 from hypothesis import given
 
 from placement_proofs import strategies
-from placement_proofs.composition import STRATEGIES, compose, parse
+from placement_proofs.composition import compose
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import STRATEGIES, parse
 from placement_proofs.strategies import (
     accumulate,
     data,

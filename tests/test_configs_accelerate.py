@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, load
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 
 Config = dict[str, Any]
 

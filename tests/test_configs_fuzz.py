@@ -14,9 +14,9 @@ from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import load
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, transformer
 
 EXAMPLES = sorted((ROOT / "examples" / "configs").iterdir())

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, load
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, transformer
 
 Config = dict[str, Any]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import Batch, Imported, detect, load
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "configs" / "megatron_moe.sbatch"
 SHAPE = (

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, load
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 
 Config = dict[str, Any]
 BASE: Config = {

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, detect, load
 from placement_proofs.configs.interpolation import resolve
 from placement_proofs.configs.yaml_text import parse_yaml
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "configs" / "nemo_llama.yaml"
 Config = dict[str, Any]

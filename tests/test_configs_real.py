@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, detect, load
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "configs"
 INDEX = FOLDER / "index.jsonl"

@@ -8,11 +8,11 @@ import pytest
 from conftest import ROOT
 
 from placement_proofs.checking import check
-from placement_proofs.composition import parse
 from placement_proofs.configs import Imported, load
 from placement_proofs.configs.document import Block
 from placement_proofs.configs.toml_text import parse_toml
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.inputs import Subject
 from placement_proofs.models import Shape, transformer
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_proofs import strategies
-from placement_proofs.composition import compose, parse
+from placement_proofs.composition import compose
 from placement_proofs.configs import load
 from placement_proofs.configs.degrees import Reading, differences, read_degrees
 from placement_proofs.configs.writers import FORMATS, convert
 from placement_proofs.configs.writers.draft import AXES
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.strategies import offload, pipeline
 
 EXAMPLES = sorted((ROOT / "examples" / "configs").iterdir())

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import (
     CONVENTIONS,
     DEFAULT,
@@ -26,6 +25,7 @@ from placement_proofs.cost.lifetimes import Lifetimes
 from placement_proofs.cost.measure import largest
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, abstract, transformer
 
 PSI = 7_500_000_000

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import DEFAULT, convention, memory, sizes_of
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.symbols import equal, symbol
 from placement_proofs.derive import derive
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, transformer
 from placement_proofs.profile import PAPER, PROFILES
 from placement_proofs.simulate import simulate

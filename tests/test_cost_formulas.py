@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import CONVENTIONS, convention, memory, sizes_of
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.compare import compare
@@ -14,6 +13,7 @@ from placement_proofs.cost.symbols import undominated
 from placement_proofs.cost.units import Amount
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, abstract, transformer
 from placement_proofs.render.formula import formula_latex, formula_python, formula_text
 

@@ -8,9 +8,9 @@ import json
 import pytest
 from measured import FLOAT32, model_of
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import communication, memory, sizes_of
 from placement_proofs.derive import derive
+from placement_proofs.expression import parse
 
 AXES = {"dp_rep": "dp_replicate"}
 

@@ -8,9 +8,9 @@ from functools import cache
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import convention, memory, sizes_of
 from placement_proofs.derive import derive
+from placement_proofs.expression import parse
 from placement_proofs.models import abstract
 from placement_proofs.zoo import named
 

@@ -5,13 +5,13 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost.claims import decide, read_claim, side_of
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.questions import bytes_of, cross, fits, never_grows, shares
 from placement_proofs.cost.symbols import symbol
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import abstract
 from placement_proofs.verdict import Verdict
 from placement_proofs.zoo import named

@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import (
     DEFAULT,
     communication,
@@ -20,6 +19,7 @@ from placement_proofs.cost.lifetimes import Kept, Lifetimes
 from placement_proofs.cost.measure import largest
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, transformer
 
 EVEN = Shape(hidden=144, heads=144, kv_heads=144, ffn=144, vocabulary=144, sequence=144 * 144)

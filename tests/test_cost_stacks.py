@@ -3,8 +3,8 @@
 import json
 from dataclasses import fields
 
-from placement_proofs.composition import parse
 from placement_proofs.cost.stacks import compare_stacks
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, abstract, transformer
 from placement_proofs.profile import PROFILES, REASONS, Profile
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import DEFAULT, communication, sizes_of
 from placement_proofs.cost.time import Link, Topology, traffic_time
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, abstract, transformer
 
 FAST, SLOW = Link("inside", 1e-6, 100.0), Link("between", 1e-3, 10.0)

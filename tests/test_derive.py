@@ -7,9 +7,9 @@ import pytest
 from drawn import compositions
 from hypothesis import given, settings
 
-from placement_proofs.composition import parse
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.layout import Kind, dual_layout
 from placement_proofs.models import Shape, abstract, perceptron, transformer
 from placement_proofs.plan import Action, Local, Phase, Run, Transfer, What

@@ -2,7 +2,6 @@
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.derive import derive
 from placement_proofs.deviate import (
     Deviation,
@@ -12,6 +11,7 @@ from placement_proofs.deviate import (
     parse_deviation,
 )
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, abstract, transformer
 from placement_proofs.plan import Action, Local, Transfer
 from placement_proofs.simulate import simulate

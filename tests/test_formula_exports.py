@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, transformer
 from placement_proofs.render.formula import formula_csv, formula_latex
 from placement_proofs.zoo import named

@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.cost import DEFAULT, communication_at, memory_at, sizes_of
 from placement_proofs.cost.convention import STATISTIC_BYTES
 from placement_proofs.cost.lifetimes import Kept
 from placement_proofs.derive import derive
+from placement_proofs.expression import parse
 from placement_proofs.layout import Collective
 from placement_proofs.models import Shape, perceptron, transformer
 from placement_proofs.placement import State

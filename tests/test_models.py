@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.mesh import IntSizes
 from placement_proofs.models import Shape, transformer
 from placement_proofs.simulate import simulate

@@ -3,8 +3,8 @@
 from drawn import compositions
 from hypothesis import given, settings
 
-from placement_proofs.composition import parse
 from placement_proofs.derive import derive
+from placement_proofs.expression import parse
 from placement_proofs.models import Shape, abstract, transformer
 from placement_proofs.program import Reduce, Source, Use, validate
 from placement_proofs.project import project

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from placement_proofs.composition import parse
 from placement_proofs.derive import derive
 from placement_proofs.deviate import deviate, parse_deviation
 from placement_proofs.errors import IllFormed
+from placement_proofs.expression import parse
 from placement_proofs.layout import Collective
 from placement_proofs.models import Shape, abstract, perceptron, transformer
 from placement_proofs.plan import Phase, What

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.accelerate_fsdp import fsdp_engine
 from placement_proofs.configs.accelerate_launch import Launch
 from placement_proofs.configs.batch import loop
@@ -22,7 +23,6 @@ from placement_proofs.configs.shape_rules import (
     check_sequence_split,
     dims_of,
 )
-from placement_proofs.strategies import Strategy
 
 _DEEPSPEED_KEYS = words(
     "deepspeed_config_file deepspeed_exclusion_filter deepspeed_hostfile "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.accelerate_launch import Launch
 from placement_proofs.configs.deepspeed import Engine
 from placement_proofs.configs.document import Section, words
 from placement_proofs.configs.notes import RANKS, Notes, data_ranks
 from placement_proofs.configs.record import Batch, Provenance
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 _CODES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 _STAGES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3}

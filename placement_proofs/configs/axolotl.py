@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.axolotl_mesh import KEYS, Fsdp, context_key, degrees_of, fsdp_of
 from placement_proofs.configs.document import Block, Section, words
 from placement_proofs.configs.mesh_parts import (
@@ -28,7 +29,6 @@ from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.configs.trainer_deepspeed import Trainer, included_engine
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 _MARKS = words(
     "datasets pretraining_dataset micro_batch_size sequence_len adapter num_epochs fsdp "

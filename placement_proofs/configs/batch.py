@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.document import Section
 from placement_proofs.configs.notes import MICRO, Notes, nearest_multiple
 from placement_proofs.configs.record import Batch, Provenance
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 GLOBAL = "train_batch_size"
 MICRO_BATCH = "train_micro_batch_size_per_gpu"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placement_proofs import strategies
-from placement_proofs.composition import compose
+from placement_proofs.composition import Strategy, compose
 from placement_proofs.configs import batch as batches
 from placement_proofs.configs import deepspeed_keys as keys
 from placement_proofs.configs.document import Block, Item, Section
@@ -22,7 +22,6 @@ from placement_proofs.configs.shape_rules import Fit, check_fit, dims_of
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 _ZERO = (strategies.data, strategies.zero1, strategies.zero2, strategies.zero3)
 _DEVICES: Mapping[str, str | None] = {"none": None, "cpu": "host", "nvme": "nvme"}

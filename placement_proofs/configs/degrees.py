@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
-from placement_proofs.composition import Composition
+from placement_proofs.composition import Composition, Strategy
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 STAGES: Mapping[str, int] = {"data": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}
 EXPERTS = ("expert_in", "expert_out")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from placement_proofs import strategies
-from placement_proofs.composition import compose
+from placement_proofs.composition import Strategy, compose
 from placement_proofs.configs import deepspeed_keys
 from placement_proofs.configs.deepspeed import Engine, engine_of
 from placement_proofs.configs.document import Block, Item, Section
@@ -21,7 +21,6 @@ from placement_proofs.configs.shape_rules import dims_of
 from placement_proofs.configs.yaml_text import read_yaml
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 _MARKS = frozenset({"pipe_parallel_size", "model_parallel_size"})
 _SHAPE = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.deepspeed import Engine, engine_of
 from placement_proofs.configs.document import Block, Item, Section, is_template
 from placement_proofs.configs.hjson_text import parse_hjson
@@ -17,7 +18,6 @@ from placement_proofs.configs.record import Batch, Dtypes
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 _HYBRID = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
 _FSDP: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0}

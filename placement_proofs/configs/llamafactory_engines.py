@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.document import Section
 from placement_proofs.configs.llamafactory_parts import Job
 from placement_proofs.configs.mesh_parts import (
@@ -18,7 +19,6 @@ from placement_proofs.configs.record import Batch
 from placement_proofs.configs.trainer_deepspeed import Trainer, included_engine
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 _INTERFACE = "src/llamafactory/v1/accelerator/interface.py"
 

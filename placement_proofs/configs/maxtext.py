@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.document import Block, Section, words
 from placement_proofs.configs.maxtext_mesh import AXES, Mesh, mesh_of
 from placement_proofs.configs.mesh_parts import (
@@ -30,7 +31,6 @@ from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.configs.shape_rules import dims_of, take_shape
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 _MARKS = words("per_device_batch_size max_target_length remat_policy hardware model_name run_name")
 _FORMATS = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}

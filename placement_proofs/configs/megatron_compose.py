@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.document import Block, Section
 from placement_proofs.configs.megatron_job import Job, is_open, origin
 from placement_proofs.configs.notes import MICRO, RANKS, Notes
 from placement_proofs.configs.record import Batch, Dtypes
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 FLAVOURS: Mapping[str, int] = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 """Megatron-FSDP's names of what is sharded, as ZeRO stages."""

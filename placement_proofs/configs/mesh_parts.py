@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from placement_proofs import strategies
-from placement_proofs.composition import compose
+from placement_proofs.composition import Strategy, compose
 from placement_proofs.configs.document import Block, Section, Value
 from placement_proofs.configs.notes import Notes, World
 from placement_proofs.configs.record import Batch, Dtypes, Imported, Kind
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.document import Block, Section
 from placement_proofs.configs.mesh_parts import (
     Degrees,
@@ -26,7 +27,6 @@ from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.configs.shape_rules import dims_of, take_shape
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 CONTEXT = "src/nanotron/parallel/context.py"
 _CONFIG = "src/nanotron/config/parallelism_config.py"

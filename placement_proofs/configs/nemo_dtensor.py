@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from placement_proofs import strategies
-from placement_proofs.composition import compose
+from placement_proofs.composition import Strategy, compose
 from placement_proofs.configs.document import Block, Item, Section, Value
 from placement_proofs.configs.interpolation import resolve
 from placement_proofs.configs.megatron_job import whole
@@ -13,7 +13,6 @@ from placement_proofs.configs.notes import MICRO, RANKS, Notes, World, data_rank
 from placement_proofs.configs.record import Batch, Dtypes, Imported
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim
-from placement_proofs.strategies import Strategy
 
 _KEYS = {
     "tp": "tensor_parallel_size",

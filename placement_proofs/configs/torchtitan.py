@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placement_proofs import strategies
+from placement_proofs.composition import Strategy
 from placement_proofs.configs.document import Block, Section
 from placement_proofs.configs.mesh_parts import (
     Degrees,
@@ -32,7 +33,6 @@ from placement_proofs.configs.torchtitan_primus import VARIABLES, unwrapped
 from placement_proofs.configs.yaml_text import read_yaml
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.strategies import Strategy
 
 _FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
