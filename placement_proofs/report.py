@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from placement_proofs.verdict import ConditionResult, Verdict
@@ -65,7 +65,7 @@ class Report:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -158,3 +158,19 @@ def test_the_proof_covers_all_sizes():
     assert "all sizes of" in covers
     assert "dp" in covers
     assert "tp" in covers
+
+
+@pytest.mark.parametrize(
+    ("deviation", "condition"),
+    [
+        ("drop square gradient group=norm", "norm_integrity"),
+        ("duplicate square gradient group=norm", "norm_integrity"),
+        ("drop clip gradient group=norm", "gradient_integrity"),
+        ("duplicate clip gradient", "gradient_integrity"),
+        ("drop clip gradient", "gradient_integrity"),
+    ],
+)
+def test_the_norm_counts_every_group_once_and_clips_all(deviation, condition):
+    report = check(read_subject("data(dp=2)", model="tiny", without=[deviation]))
+    assert report.verdict is Verdict.REFUTED
+    assert report.failure.condition == condition

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
-from placement_proofs.configs.document import Block, Item, Value, read_text, words
+from placement_proofs.configs.document import Block, Item, Value, words
 from placement_proofs.configs.megatron_world import worlds
 from placement_proofs.configs.overrides import overridden
 from placement_proofs.configs.shell_expand import Piece, Word, merged, scalar, text_of
@@ -41,13 +40,8 @@ _FLAG = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?\Z", re.S)
 _LOWEST = 2
 
 
-def read_arguments(path: Path) -> Block:
-    """Read a script as the arguments of the command that it would start."""
-    return parse_arguments(read_text(path), path.name)
-
-
 def parse_arguments(text: str, file: str) -> Block:
-    """Read the text of a script; see :func:`read_arguments`.
+    """Read the text of a script as the arguments of the command that it would start.
 
     Raises:
         IllFormed: it is not readable as shell.

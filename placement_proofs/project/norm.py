@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from placement_proofs.layout import Kind, shard_axes
+from placement_proofs.layout import Kind
 from placement_proofs.plan import Action, Local, Plan, PlanTensor, Stage, Transfer, What
 from placement_proofs.program import Buffer as Copy
 from placement_proofs.program import (
@@ -33,56 +34,101 @@ def project_norm(plan: Plan) -> tuple[Program, dict[str, list[str]]] | None:
     is another program's claim. The second result maps each parameter to its tensors.
     """
     kinds = _kinds(plan)
-    if not any(isinstance(s, Local) and s.action is Action.CLIP for _, _, s in plan.steps()):
+    if not any(kind.clipped or kind.squared for kind in kinds):
         return None
     steps: list[ElementStep] = []
     params, buffers, names = [], [], {}
     for index, (kind, tensors) in enumerate(kinds.items()):
-        over, layout = kind
+        over, layout = kind.fed, kind.layout
         grad, param = f"g{index}", f"W{index}"
         names[param] = tensors
         family = f"c{index}"
         params.append(Param(param, (Term(family, over),), clip="norm"))
         buffers.append(Copy(f"w{index}", param, layout))
-        summed = tuple(a for a in over)
-        steps.append(Source(grad, family, over, summed, layout, why="gradient"))
+        steps.append(Source(grad, family, over, over, layout, why="gradient"))
     grads = {t: f"g{i}" for i, tensors in enumerate(kinds.values()) for t in tensors}
+    steps += _second_copies(plan, grads)
     steps += _squares(plan, grads)
-    all_grads = tuple(f"g{i}" for i in range(len(kinds)))
-    steps.append(Clip(all_grads, NORM, why="global norm"))
+    for turn in range(max(kind.clipped for kind in kinds)):
+        clipped = tuple(f"g{i}" for i, kind in enumerate(kinds) if kind.clipped > turn)
+        steps.append(Clip(clipped, NORM, why="global norm"))
     steps += [Update(f"w{i}", f"g{i}") for i in range(len(kinds))]
-    used = {a for over, layout in kinds for a in (*over, *(axis for axis, _ in layout))}
+    used = {a for kind in kinds for a in (*kind.fed, *(axis for axis, _ in kind.layout))}
     used |= {a for s in steps if isinstance(s, Reduce) for a in s.axes}
     axes = tuple(a for a in plan.mesh.names if a in used)
     program = Program(axes, (), tuple(params), tuple(buffers), (*steps, Tick()))
     return program, names
 
 
-Kind_ = tuple[tuple[str, ...], Held]
+@dataclass(frozen=True)
+class Alike:
+    """Tensors that the norm cannot tell apart: fed, cut, squared and clipped alike."""
+
+    fed: tuple[str, ...]
+    layout: Held
+    squared: tuple[str, ...]
+    clipped: int
 
 
-def _kinds(plan: Plan) -> dict[Kind_, list[str]]:
-    """Trainable tensors by the axes that feed them and by their layout, stages included."""
-    kinds: dict[Kind_, list[str]] = {}
-    seen: set[str] = set()
-    for stage in plan.stages:
-        for tensor in stage.tensors:
-            if tensor.trainable and (stage.name, tensor.name) and tensor.name not in seen:
-                kinds.setdefault((_fed(tensor), _layout(plan, stage, tensor)), []).append(
-                    _key(stage, tensor)
-                )
-                if _is_tied(plan, tensor.name):
-                    seen.add(tensor.name)
+def _kinds(plan: Plan) -> dict[Alike, list[str]]:
+    """Trainable tensors by kind; of a tied tensor, its first copy."""
+    squared = _treated(plan, Action.SQUARE)
+    clipped = _treated(plan, Action.CLIP)
+    kinds: dict[Alike, list[str]] = {}
+    for stage, tensor in _trained(plan):
+        if _first_copy(plan, stage, tensor):
+            key = _key(stage, tensor)
+            kind = Alike(
+                _fed(tensor),
+                _layout(plan, stage, tensor),
+                tuple(squared.get(key, ())),
+                len(clipped.get(key, ())),
+            )
+            kinds.setdefault(kind, []).append(key)
     return kinds
+
+
+def _treated(plan: Plan, action: Action) -> dict[str, list[str]]:
+    """Which steps of a kind treat each tensor, once for every time."""
+    found: dict[str, list[str]] = {}
+    for stage, step in _steps(plan, action):
+        for item in step.items:
+            found.setdefault(f"{stage.name}:{item.name}", []).append(step.why)
+    return found
+
+
+def _steps(plan: Plan, action: Action) -> list[tuple[Stage, Local]]:
+    """The steps of a kind; of squares with one name, the last, which replaces the others."""
+    steps = [(g, s) for g, _, s in plan.steps() if isinstance(s, Local) and s.action is action]
+    if action is not Action.SQUARE:
+        return steps
+    return list({(stage.name, step.why): (stage, step) for stage, step in steps}.values())
+
+
+def _trained(plan: Plan) -> Iterator[tuple[Stage, PlanTensor]]:
+    return ((s, t) for s in plan.stages for t in s.tensors if t.trainable)
+
+
+def _first_copy(plan: Plan, stage: Stage, tensor: PlanTensor) -> bool:
+    users = [s for s in plan.stages for t in s.tensors if t.name == tensor.name and t.times == 1]
+    return len(users) < 2 or stage is users[0]
+
+
+def _second_copies(plan: Plan, grads: dict[str, str]) -> Iterator[Source]:
+    """Copies of tied tensors that the plan squares as well: the same gradient once more."""
+    squared = _treated(plan, Action.SQUARE)
+    for stage, tensor in _trained(plan):
+        key = _key(stage, tensor)
+        if key in squared and key not in grads:
+            first = next(g for k, g in grads.items() if k.endswith(f":{tensor.name}"))
+            over = _fed(tensor)
+            grads[key] = f"{first}_again"
+            layout = _layout(plan, stage, tensor)
+            yield Source(grads[key], f"c{first[1:]}", over, over, layout, why="gradient")
 
 
 def _key(stage: Stage, tensor: PlanTensor) -> str:
     return f"{stage.name}:{tensor.name}"
-
-
-def _is_tied(plan: Plan, name: str) -> bool:
-    users = [s for s in plan.stages for t in s.tensors if t.name == name and t.times == 1]
-    return len(users) > 1
 
 
 def _fed(tensor: PlanTensor) -> tuple[str, ...]:
@@ -102,16 +148,15 @@ def _layout(plan: Plan, stage: Stage, tensor: PlanTensor) -> Held:
 def _squares(plan: Plan, grads: dict[str, str]) -> Iterator[ElementStep]:
     """Partial sums by name, each summed over its axes, then added to the norm."""
     sources: dict[str, dict[str, None]] = {}
-    for stage, _, step in plan.steps():
-        if isinstance(step, Local) and step.action is Action.SQUARE:
-            group = sources.setdefault(step.why, {})
-            keys = [f"{stage.name}:{item.name}" for item in step.items]
-            group |= dict.fromkeys(grads[k] for k in keys if k in grads)
+    for stage, step in _steps(plan, Action.SQUARE):
+        group = sources.setdefault(step.why, {})
+        keys = [f"{stage.name}:{item.name}" for item in step.items]
+        group |= dict.fromkeys(grads[k] for k in keys if k in grads)
     for index, (name, group) in enumerate((n, g) for n, g in sources.items() if g):
         local = f"q{index}"
         yield Square(local, tuple(group), why=name)
-        for step in _reductions(plan, name):
-            yield Reduce(local, step.axes, why=f"all-reduce of {name}")
+        for reduction in _reductions(plan, name):
+            yield Reduce(local, reduction.axes, why=f"all-reduce of {name}")
         yield Move(NORM, local, add=index > 0, why="global norm")
 
 
@@ -127,8 +172,3 @@ def _reductions(plan: Plan, name: str) -> list[Transfer]:
         if found:
             return found
     return []
-
-
-def norm_axes(tensor: PlanTensor) -> tuple[str, ...]:
-    """The axes over which squares of a tensor's gradient have to be summed."""
-    return shard_axes(tensor.optimizer)

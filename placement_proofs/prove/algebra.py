@@ -178,7 +178,6 @@ class Atoms:
         self.atoms: list[Atom] = []
         self._ids: dict[Atom, int] = {}
         self._marks: list[frozenset[tuple[str, str]]] = []
-        self._renamed: dict[tuple[int, tuple[tuple[str, str, str], ...]], int] = {}
 
     def id(self, atom: Atom) -> int:
         """The number of an atom."""

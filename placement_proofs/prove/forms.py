@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from placement_proofs.prove.algebra import COLUMN, ONE, ROW, Atoms, Number, Poly, number
+from placement_proofs.prove.algebra import COLUMN, ONE, ROW, Atoms, Poly, number
 
 Tag: TypeAlias = tuple[str, str, str]
 Tags: TypeAlias = tuple[Tag, ...]
@@ -290,8 +290,3 @@ class Algebra:
         dims = tuple(sorted(axes))
         symbol = self.symbols.id(Symbol(kind, data, tick, dims))
         return {(symbol, tuple((axis, "=", "=") for axis in dims)): ONE}
-
-
-def constant_form(form: Form) -> Number | None:
-    """Zero for the empty form, else None."""
-    return 0 if not form else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from placement_proofs.prove.algebra import (
@@ -161,6 +161,3 @@ class Mentions:
                 return self._poly(poly)
             case RowSum(mono=mono):
                 return self._mono(mono)
-
-
-Renaming = Callable[[Form], Form]
