@@ -174,3 +174,11 @@ def test_the_norm_counts_every_group_once_and_clips_all(deviation, condition):
     report = check(read_subject("data(dp=2)", model="tiny", without=[deviation]))
     assert report.verdict is Verdict.REFUTED
     assert report.failure.condition == condition
+
+
+def test_each_end_of_a_tied_tensor_gathers_for_itself(tied):
+    text = "zero3(dp=2) * pipeline(pp=2, microbatches=2)"
+    forgotten = "drop all-gather parameter dp phase=forward stage=last group=embedding"
+    report = check(read_subject(text, model=tied, without=[forgotten]))
+    assert report.verdict is Verdict.REFUTED
+    assert report.failure.condition == "state_consistency"

@@ -57,6 +57,7 @@ class Copies:
     """Which buffers a tensor needs: a master where the optimizer shards more, a gathered copy."""
 
     tensor: PlanTensor
+    whole: str = WHOLE
 
     @property
     def master(self) -> str:
@@ -64,12 +65,12 @@ class Copies:
 
     @property
     def used(self) -> str:
-        return WHOLE if lost(self.tensor.stored, self.tensor.use) else STORED
+        return self.whole if lost(self.tensor.stored, self.tensor.use) else STORED
 
     def declared(self) -> Iterator[Copy]:
         yield Copy(STORED, "W", held(self.tensor.stored))
-        if self.used == WHOLE:
-            yield Copy(WHOLE, "W", held(self.tensor.use))
+        if self.used == self.whole:
+            yield Copy(self.whole, "W", held(self.tensor.use))
         if self.tensor.trainable and self.master == MASTER:
             yield Copy(MASTER, "W", held(self.tensor.optimizer))
 
@@ -83,10 +84,11 @@ class Writer:
     at: Guard = ALWAYS
     families: dict[tuple[str, str], str] = field(default_factory=dict)
     terms: list[Term] = field(default_factory=list)
+    whole: str = WHOLE
 
     @property
     def copies(self) -> Copies:
-        return Copies(self.tensor)
+        return Copies(self.tensor, self.whole)
 
     @property
     def coefficient(self) -> str:
@@ -176,7 +178,7 @@ class Writer:
     def parameter(self, step: Transfer, item: Item) -> list[ElementStep]:
         """A gather before use, or the publication of updated parameters."""
         publish = item.buffer is Buffer.STORED
-        target, source = (STORED, self.copies.master) if publish else (WHOLE, STORED)
+        target, source = (STORED, self.copies.master) if publish else (self.whole, STORED)
         start = self.tensor.optimizer if publish else self.tensor.stored
         first: list[ElementStep] = []
         if item.before == start and target != source:
@@ -188,8 +190,8 @@ class Writer:
     def local(self, step: Local, item: Item) -> list[ElementStep]:
         why = step.why
         match step.action:
-            case Action.RELEASE if self.copies.used == WHOLE:
-                return [Init(WHOLE, "released", held=held(self.tensor.use), why=why)]
+            case Action.RELEASE if self.copies.used == self.whole:
+                return [Init(self.whole, "released", held=held(self.tensor.use), why=why)]
             case Action.ACCUMULATE:
                 return self.accumulate(step)
             case Action.SCALE:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from placement_proofs.plan import Plan, Stage
 from placement_proofs.program import Buffer as Copy
-from placement_proofs.program import Guard, Loop, Move, Program, Reduce, Source, Term
+from placement_proofs.program import Guard, Loop, Move, Program, Reduce, Scale, Source, Term
 from placement_proofs.program import Step as ElementStep
 from placement_proofs.project.names import MICRO, held
 from placement_proofs.project.tensors import FRESH, ZERO, Writer, assembled
@@ -17,8 +17,9 @@ from placement_proofs.project.tensors import FRESH, ZERO, Writer, assembled
 def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
     """A tensor with a copy on the first and on the last stage, as one program.
 
-    Both copies are one buffer; the positions between them hold nothing that is read. Where the two
-    stages do the same, all positions do it; where not, each end does its own.
+    The stored copies are one buffer, each end gathers its own; the positions between them hold
+    nothing that is read. Where the two stages do the same, all positions do it; where not, each end
+    does its own.
     """
     axis = plan.pipeline
     ends = [s for s in stages if any(t.name == name for t in s.tensors)]
@@ -26,8 +27,8 @@ def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
     families: dict[tuple[str, str], str] = {}
     terms: list[Term] = []
     writers = [
-        Writer(plan, tensor, Guard(at=((axis, position),)), families, terms)
-        for position in ("first", "last")
+        Writer(plan, tensor, Guard(at=((axis, position),)), families, terms, whole)
+        for position, whole in (("first", "u"), ("last", "v"))
     ]
     passes: list[ElementStep] = writers[0].counts()
     passes += [Move(FRESH, ZERO, why="no contribution yet")]
@@ -35,10 +36,13 @@ def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
     passes += [step for uses, _ in cut for step in uses]
     passes += _joined(axis, *(rest for _, rest in cut))
     looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writers[0].looped else passes
-    after = _joined(axis, *(w.section(s.after) for w, s in zip(writers, ends, strict=True)))
-    body = [*writers[0].section(ends[0].before), *looped, *after]
+    ended = [_own(w, w.section(end.after)) for w, end in zip(writers, ends, strict=True)]
+    after = [step for own, _ in ended for step in own]
+    after += _joined(axis, *(rest for _, rest in ended))
+    before = [s for w, end in zip(writers, ends, strict=True) for s in w.section(end.before)]
+    copies = dict.fromkeys(copy for writer in writers for copy in writer.copies.declared())
     zero = Copy(ZERO, "", held(tensor.use))
-    return assembled(plan, terms, [*writers[0].copies.declared(), zero], body)
+    return assembled(plan, terms, [*copies, zero], [*before, *looped, *after])
 
 
 def _joined(axis: str, first: list[ElementStep], last: list[ElementStep]) -> list[ElementStep]:
@@ -92,12 +96,21 @@ def _cut(writer: Writer, stage: Stage) -> tuple[list[ElementStep], list[ElementS
         if isinstance(step, Source):
             uses.append(replace(step, add=True))
         else:
-            uses += _guarded([step], writer.at) if _reduces(step) else [step]
-    rest = [s for s in steps[last + 1 :] if _reduces(s)]
-    return uses, rest
+            uses += _guarded([step], writer.at) if _changes(step) else [step]
+    own, rest = _own(writer, steps[last + 1 :])
+    return uses + own, rest
 
 
-def _reduces(step: ElementStep) -> bool:
-    return (isinstance(step, Reduce) and step.buf == FRESH) or (
+def _own(
+    writer: Writer, steps: Sequence[ElementStep]
+) -> tuple[list[ElementStep], list[ElementStep]]:
+    """Steps on an end's gathered copy, which nobody else reads, and the others."""
+    own = [s for s in steps if writer.whole in (getattr(s, "dst", ""), getattr(s, "buf", ""))]
+    return own, [s for s in steps if s not in own]
+
+
+def _changes(step: ElementStep) -> bool:
+    """Whether a step changes or hands on the gradient of the micro-batch."""
+    return (isinstance(step, Reduce | Scale) and step.buf == FRESH) or (
         isinstance(step, Move) and step.src == FRESH
     )
