@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from placement_proofs.checking import check
     from placement_proofs.composition import Composition
-    from placement_proofs.cost.closed_form import closed_forms
     from placement_proofs.cost.compare import compare
+    from placement_proofs.costing import formulas
     from placement_proofs.errors import IllFormed
     from placement_proofs.expression import parse
     from placement_proofs.inputs import Subject, read_subject
@@ -53,11 +53,11 @@ __all__ = [
     "Verdict",
     "accumulate",
     "check",
-    "closed_forms",
     "compare",
     "context",
     "data",
     "expert",
+    "formulas",
     "fsdp",
     "hsdp",
     "load_model",
@@ -83,8 +83,8 @@ _HOMES = {
     "Subject": "inputs",
     "Verdict": "verdict",
     "check": "checking",
-    "closed_forms": "cost.closed_form",
     "compare": "cost.compare",
+    "formulas": "costing",
     "load_model": "zoo",
     "parse": "expression",
     "read_subject": "inputs",

@@ -20,7 +20,7 @@ FLOORS = [
     {"conditions", "configs", "report", "theorems"},
     {"inputs"},
     {"checking", "small"},
-    {"needed"},
+    {"needed", "costing"},
     {"theories", "faults"},
     {"render"},
     {"cli"},

@@ -1,50 +1,43 @@
 """The README's blocks do what they show. ``python tests/test_readme.py`` writes the real output."""
 
-import doctest
 import re
-import shlex
-import sys
-from pathlib import Path
 
 import pytest
+from conftest import ROOT
+from pages import Page, failures, in_a_process, output, rewritten, shows
 
-README = Path(__file__).parents[1] / "README.md"
-TEXT = README.read_text()
-CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-
-
-def commands():
-    for block in CONSOLE.findall(TEXT):
-        yield from COMMAND.findall(block)
+README = Page(ROOT / "README.md")
 
 
-@pytest.mark.parametrize(("command", "shown"), list(commands()))
+@pytest.mark.parametrize(("command", "shown"), README.commands())
 def test_console_blocks_show_the_real_output(run, command, shown):
     assert shown.rstrip() == output(run, command).rstrip()
 
 
-def output(run, command):
-    program, *arguments = shlex.split(command)
-    if program == "cat":
-        return Path(README.parent, *arguments).read_text()
-    assert program == "placement-proofs"
-    ran = run(*arguments)
-    assert ran.err == ""
-    return ran.out
+@pytest.mark.parametrize(
+    ("shown", "real", "same"),
+    [
+        ("a\nb", "a\nb", True),
+        ("a\nb", "a\nc", False),
+        ("a\n...\nd", "a\nb\nc\nd", True),
+        ("a\n...\nd", "a\nd", True),
+        ("a\n...\nd", "a\nb\nc\nde", False),
+        ("a\n...", "b\nc", False),
+        ("a...", "ab", False),
+    ],
+)
+def test_only_a_line_of_dots_leaves_lines_out(shown, real, same):
+    assert shows(shown, real) is same
 
 
-def test_python_blocks(monkeypatch):
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        test = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)
-        assert doctest.DocTestRunner().run(test).failed == 0
+def test_python_blocks():
+    assert README.blocks("python")
+    assert failures(README) == 0
 
 
 def test_two_commands_set_everything_up():
     """They are run by .ci/run, each in a fresh environment."""
-    first, second = re.findall(r"```bash\n(.*?)\n```", TEXT, re.DOTALL)
+    first, second = (block.rstrip() for block in README.blocks("bash"))
     for command in (first, second):
         assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q -e ")
         assert "\n" not in command
@@ -53,29 +46,10 @@ def test_two_commands_set_everything_up():
 
 
 def test_the_readme_begins_with_five_lines():
-    _, title, rest = TEXT.partition("# placement-proofs\n\n")
+    _, title, rest = README.text.partition("# placement-proofs\n\n")
     assert title
-    assert len(rest.partition("\n\n")[0].splitlines()) == 5
-
-
-def rewritten(run):
-    def filled(block):
-        parts = [
-            f"$ {command}\n{output(run, command).rstrip()}\n"
-            for command, _ in COMMAND.findall(block[1])
-        ]
-        return "```console\n" + "\n".join(parts) + "```"
-
-    return CONSOLE.sub(filled, TEXT)
+    assert len(re.split("\n\n", rest)[0].splitlines()) == 5
 
 
 if __name__ == "__main__":
-    import subprocess
-    from types import SimpleNamespace
-
-    def in_a_process(*arguments):
-        command = [sys.executable, "-m", "placement_proofs", *arguments]
-        ran = subprocess.run(command, capture_output=True, text=True, cwd=README.parent)
-        return SimpleNamespace(out=ran.stdout, err=ran.stderr)
-
-    README.write_text(rewritten(in_a_process))
+    README.path.write_text(rewritten(README, in_a_process))

@@ -121,15 +121,11 @@ def formula(
 def _forms(
     subject: str, options: Mapping[str, Any], convention: str | None, uneven: bool
 ) -> tuple[str, ClosedForms]:
-    from placement_proofs.checking import plan_of
-    from placement_proofs.cost.closed_form import closed_forms
-    from placement_proofs.cost.convention import convention as convention_named
+    from placement_proofs.costing import formulas
 
-    widths = convention_named(convention)
     asked = read(subject, **options)
-    plan, model = plan_of(asked)
-    forms = closed_forms(plan, model, widths, divides=not uneven)
-    return f"{asked.text} on model {model.name}", forms
+    forms = formulas(asked, convention=convention, divides=not uneven)
+    return f"{asked.text} on model {asked.composed()[1].name}", forms
 
 
 def _numbers(forms: ClosedForms, given: Mapping[str, int]) -> Mapping[str, Amount]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from placement_proofs.composition import Composition
+from placement_proofs.composition import Composition, Strategy, compose
 from placement_proofs.cost import symbols
 from placement_proofs.cost.closed_form import ClosedForms, closed_forms
 from placement_proofs.cost.convention import DEFAULT, Convention
@@ -123,7 +123,7 @@ def _text(value: Expr | None) -> str:
 
 
 def compare(
-    compositions: Sequence[Composition],
+    compositions: Sequence[Composition | Strategy],
     model: Model,
     convention: Convention = DEFAULT,
     *,
@@ -141,11 +141,12 @@ def compare(
         raise IllFormed(
             "compare", f"{len(compositions)} composition", "a ratio needs two", "add another"
         )
-    forms = [closed_forms(derive(c, model, profile), model, convention) for c in compositions]
-    names = {symbols.axis_symbol(a.name, a.size) for c in compositions for a in c.mesh.axes}
+    compared = [compose(c) if isinstance(c, Strategy) else c for c in compositions]
+    forms = [closed_forms(derive(c, model, profile), model, convention) for c in compared]
+    names = {symbols.axis_symbol(a.name, a.size) for c in compared for a in c.mesh.axes}
     axis = names.pop() if len(names) == 1 else None
     rows = (
-        _row(_short(c), f, forms[0], axis, wanted) for c, f in zip(compositions, forms, strict=True)
+        _row(_short(c), f, forms[0], axis, wanted) for c, f in zip(compared, forms, strict=True)
     )
     return Comparison(convention, tuple(rows), axis, wanted)
 
