@@ -14,10 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placement_proofs.checking import check
+    from placement_proofs.checking import check, formulas
     from placement_proofs.composition import Composition
     from placement_proofs.cost.compare import compare
-    from placement_proofs.costing import formulas
     from placement_proofs.errors import IllFormed
     from placement_proofs.expression import parse
     from placement_proofs.inputs import Subject, read_subject
@@ -84,7 +83,7 @@ _HOMES = {
     "Verdict": "verdict",
     "check": "checking",
     "compare": "cost.compare",
-    "formulas": "costing",
+    "formulas": "checking",
     "load_model": "zoo",
     "parse": "expression",
     "read_subject": "inputs",

@@ -31,6 +31,8 @@ from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.verdict import ConditionResult, Verdict
 
 if TYPE_CHECKING:
+    from placement_proofs.cost.claims import Claim
+    from placement_proofs.cost.closed_form import ClosedForms
     from placement_proofs.cost.convention import Convention
 
 
@@ -54,6 +56,42 @@ def plan_of(subject: Subject, *, clipping: bool = False) -> tuple[Plan, Model]:
     if subject.imported is None:
         fitting_sizes(plan, model, known_sizes(composition))
     return _deviated(plan, subject.deviations), model
+
+
+def formulas(
+    what: Subject | Composition | Strategy | str,
+    *,
+    model: str | None = None,
+    convention: str | None = None,
+    divides: bool = True,
+) -> ClosedForms:
+    """The closed forms of a subject, or of what :func:`read_subject` reads on ``model``.
+
+    ``convention`` names the bytes per parameter, by default those of the ZeRO paper; ``divides``
+    is that of :func:`closed_forms`.
+
+    Raises:
+        IllFormed: the subject has no plan, or a name is unknown.
+
+    >>> print(formulas("zero3(dp=N)", model="abstract").traffic.exact)
+    3*P*(N - 1)/N
+    """
+    from placement_proofs.cost.closed_form import closed_forms
+    from placement_proofs.cost.convention import convention as convention_named
+
+    subject = what if isinstance(what, Subject) else read_subject(what, model=model)
+    return closed_forms(*plan_of(subject), convention_named(convention), divides=divides)
+
+
+def claimed(text: str, *, model: str | None = None) -> Claim:
+    """Decide for all sizes a claim such as ``zero3(dp=N) traffic <= 3/2 * data(dp=N) traffic``.
+
+    Raises:
+        IllFormed: the text is no claim, or a side of it has no plan.
+    """
+    from placement_proofs.cost.claims import claim
+
+    return claim(text, lambda subject: formulas(subject, model=model))
 
 
 def fitting_sizes(plan: Plan, model: Model, known: Mapping[str, int]) -> IntSizes | None:
@@ -88,7 +126,9 @@ def _deviated(plan: Plan, deviations: Iterable[str]) -> Plan:
     return plan
 
 
-def check(what: Subject | Composition | Strategy | str, *, convention: str | None = None) -> Report:
+def check(
+    what: Subject | Composition | Strategy | Program | str, *, convention: str | None = None
+) -> Report:
     """Prove or refute a subject, and cost it where its sizes are known.
 
     Anything but a subject is read with the defaults of :func:`read_subject`. ``convention`` names

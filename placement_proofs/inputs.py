@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_proofs.composition import Composition, Strategy
+from placement_proofs.composition import Composition, Strategy, compose
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
 from placement_proofs.model import Model
 from placement_proofs.profile import PROFILES, Profile
+from placement_proofs.program import Program
 from placement_proofs.zoo import load_model, model_from, named
 
 if TYPE_CHECKING:
     from placement_proofs.configs import Imported
-    from placement_proofs.program import Program
 
 MAX_BYTES = 10_000_000
 
@@ -74,7 +74,7 @@ class Options:
 
 
 def read_subject(
-    what: str | Path | Strategy | Composition,
+    what: str | Path | Strategy | Composition | Program,
     *,
     model: str | None = None,
     profile: str | None = None,
@@ -83,10 +83,11 @@ def read_subject(
     world: int | None = None,
     format: str | None = None,
 ) -> Subject:
-    """Read an expression or a file; a composition stands for its expression.
+    """Read an expression or a file, or take what is already read.
 
     Args:
-        what: an expression, a composition, or the path of a TOML or configuration file.
+        what: an expression, a composition (of own strategies too), an element program, or the path
+            of a TOML or configuration file.
         model: the name of a built-in model or a TOML file.
         profile: the training stack whose facts the plan has.
         loss: ``"mean"`` over samples, ``"tokens"`` (a mean over all tokens) or ``"sum"``.
@@ -97,14 +98,16 @@ def read_subject(
     Raises:
         IllFormed: the text, the file or an option has no meaning.
     """
-    text = repr(what) if isinstance(what, Strategy | Composition) else str(what)
     options = Options(model, profile, loss, tuple(without), world, format)
-    if not _is_path(text):
-        composition = parse(text)
+    if isinstance(what, Program):
+        _refuse_all(options)
+        return Subject(what.name or "element program", program=what)
+    if isinstance(what, Strategy | Composition) or not _is_path(str(what)):
+        composition = _composition(what)
         _check_ranks(composition, world)
         _refuse({"format": format}, "an expression has no format")
         return _subject(composition, _model(composition, model), options)
-    path = _existing(text)
+    path = _existing(str(what))
     if path.suffix == ".toml" and format is None:
         table = _toml(path)
         if "program" in table:
@@ -116,6 +119,13 @@ def read_subject(
             _check_ranks(subject.composed()[0], world)
             return subject
     return _config(path, options)
+
+
+def _composition(what: str | Path | Strategy | Composition) -> Composition:
+    """What an expression says; parts that were put together by hand are checked too."""
+    if isinstance(what, Strategy):
+        return compose(what)
+    return compose(*what.strategies) if isinstance(what, Composition) else parse(str(what))
 
 
 def _subject(composition: Composition, model: Model, options: Options) -> Subject:
@@ -132,8 +142,7 @@ def _subject(composition: Composition, model: Model, options: Options) -> Subjec
 def _element_program(path: Path, options: Options) -> Subject:
     from placement_proofs.program_text import load_program
 
-    given = {k: v for k, v in vars(options).items() if k != "format"}
-    _refuse(given, "an element program says itself what the ranks do")
+    _refuse_all(options)
     return Subject(str(path), program=load_program(path))
 
 
@@ -141,10 +150,14 @@ def _faulty_form(path: Path, table: Mapping[str, Any], options: Options) -> Subj
     """The faulty form of a published fault; ``placement-proofs faults`` runs both."""
     from placement_proofs.program_text import parse_program
 
-    given = {k: v for k, v in vars(options).items() if k != "format"}
-    _refuse(given, "an element program says itself what the ranks do")
+    _refuse_all(options)
     program = parse_program(str(table["faulty"]), place=f"{path}, faulty")
     return Subject(f"{path} (faulty form)", program=program)
+
+
+def _refuse_all(options: Options) -> None:
+    given = {k: v for k, v in vars(options).items() if k != "format"}
+    _refuse(given, "an element program says itself what the ranks do")
 
 
 def _profile(place: str, name: str) -> Profile:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from placement_proofs.composition import Composition
+from placement_proofs.checking import plan_of
+from placement_proofs.composition import Composition, Strategy
 from placement_proofs.errors import IllFormed
-from placement_proofs.inputs import Subject
+from placement_proofs.inputs import Subject, read_subject
 from placement_proofs.layout import sharded
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
 from placement_proofs.models import Shape, perceptron, transformer
+
+if TYPE_CHECKING:
+    from placement_proofs.simulate import Simulation
 
 MODELS = ("transformer", "moe", "perceptron")
 MOST = 2
@@ -47,6 +52,28 @@ def small(subject: Subject, sizes: Mapping[str, int], model: str | None = None) 
     notes.append(f"the small model {less.name} stands for {whole.name}")
     twin = replace(subject, text=repr(fewer), composition=fewer, model=less)
     return Small(twin, tuple(notes))
+
+
+def simulate_small(
+    what: Subject | Composition | Strategy | str,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    model: str | None = None,
+    **options: Any,
+) -> tuple[Small, Simulation]:
+    """Run the small twin of a subject on virtual ranks and compare it with one device.
+
+    ``sizes`` and ``model`` are those of :func:`small`, ``options`` those of :func:`simulate`.
+
+    Raises:
+        IllFormed: the subject is an element program, or a name is unknown.
+    """
+    from placement_proofs.simulate import simulate
+
+    subject = what if isinstance(what, Subject) else read_subject(what)
+    twin = small(subject, sizes or {}, model)
+    plan, tiny = plan_of(twin.subject)
+    return twin, simulate(plan, tiny, **options)
 
 
 def _reduced(size: Dim) -> int:

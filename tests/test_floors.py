@@ -20,8 +20,8 @@ FLOORS = [
     {"conditions", "configs", "report", "theorems"},
     {"inputs"},
     {"checking", "small"},
-    {"needed", "costing"},
-    {"theories", "faults"},
+    {"needed"},
+    {"theories", "faults", "exercises"},
     {"render"},
     {"cli"},
 ]

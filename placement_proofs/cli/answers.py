@@ -11,7 +11,6 @@ from placement_proofs.cli.output import say, say_json, waiting
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from placement_proofs.cost.claims import Claim
     from placement_proofs.cost.closed_form import ClosedForms, Form
 
 SCHEMA = "placement-proofs/answers/1"
@@ -33,6 +32,8 @@ class Asked:
 
 def answer(asked: Asked, forms_of: Forms, subject: str, as_json: bool) -> int:
     """Print the answers; the exit code is that of the worst claim."""
+    from placement_proofs.cost.claims import claim
+
     with waiting("working out formulas"):
         title, forms = forms_of(subject)
         data: dict[str, Any] = {}
@@ -40,7 +41,7 @@ def answer(asked: Asked, forms_of: Forms, subject: str, as_json: bool) -> int:
         _fit(asked, forms, data, texts)
         _dominant(asked, forms, data, texts)
         _crossing(asked, forms_of, forms, data, texts)
-        claims = [_claim(text, forms_of, subject) for text in asked.claims]
+        claims = [claim(text, lambda side: forms_of(side)[1], subject) for text in asked.claims]
         data |= {"claims": [c.to_json() for c in claims]} if claims else {}
         texts += [c.shown() for c in claims]
         if as_json:
@@ -97,12 +98,3 @@ def _crossing(
         found = cross(a, b, _known(asked, forms))
         data[f"crossing_{what}"] = found.to_json()
         texts.append(f"{what}: {found.text(asked.crossing)}")
-
-
-def _claim(text: str, forms_of: Forms, subject: str) -> Claim:
-    from placement_proofs.cost.claims import decide, read_claim, side_of
-
-    left, relation, right = read_claim(text)
-    forms = [forms_of(side.subject or subject)[1] for side in (left, right)]
-    sides = [side_of(side, form) for side, form in zip((left, right), forms, strict=True)]
-    return decide(text, sides[0], relation, sides[1], forms[0].sizes_of_model)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,11 +14,6 @@ from placement_proofs.cli.options import (
     subject_options,
 )
 from placement_proofs.cli.output import paint, say, say_json
-
-if TYPE_CHECKING:
-    from placement_proofs.cost import Convention
-    from placement_proofs.mesh import IntSizes
-    from placement_proofs.plan import Plan
 
 HELP = f"""Show the plan step by step: by stage and phase, with collectives, layouts and reasons.
 
@@ -46,32 +40,12 @@ Examples:
 def explain(
     subject: str, every: bool, clip: bool, convention: str | None, as_json: bool, **options: Any
 ) -> int:
-    from placement_proofs.checking import int_sizes, known_sizes, plan_of
-    from placement_proofs.cost.convention import convention as convention_named
-    from placement_proofs.render.plan import plan_json, plan_text
+    from placement_proofs.render.explained import explained
+    from placement_proofs.render.plan import plan_text
 
-    widths = convention_named(convention)
-    asked = read(subject, **options)
-    plan, model = plan_of(asked, clipping=clip)
-    sizes = int_sizes(plan, model, known_sizes(asked.composed()[0]))
-    known = dict(_bytes(plan, sizes, widths)) if sizes is not None else {}
-    data = plan_json(plan, asked.text, known)
+    data = explained(read(subject, **options), clipping=clip, convention=convention)
     if as_json:
         say_json(data)
     else:
         say(plan_text(data, every=every, paint=paint()))
     return 0
-
-
-def _bytes(plan: Plan, sizes: IntSizes, widths: Convention) -> Iterator[tuple[int, object]]:
-    """The bytes of every transfer, by the identity of the step."""
-    from placement_proofs.cost import communication
-    from placement_proofs.cost.terms import plain
-    from placement_proofs.plan import Transfer
-
-    for position in plan.positions:
-        stages = [plan.stages[number] for number, _ in position.stages]
-        steps = [s for stage in stages for _, s in stage.steps() if isinstance(s, Transfer)]
-        bill = communication(plan, sizes, widths, position.name)
-        for step, term in zip(steps, bill.terms, strict=True):
-            yield id(step), plain(term.bytes)

@@ -121,7 +121,7 @@ def formula(
 def _forms(
     subject: str, options: Mapping[str, Any], convention: str | None, uneven: bool
 ) -> tuple[str, ClosedForms]:
-    from placement_proofs.costing import formulas
+    from placement_proofs.checking import formulas
 
     asked = read(subject, **options)
     forms = formulas(asked, convention=convention, divides=not uneven)

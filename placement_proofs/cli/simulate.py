@@ -69,16 +69,15 @@ def simulate(
     as_json: bool,
     **options: Any,
 ) -> int:
-    from placement_proofs.checking import plan_of
     from placement_proofs.render.simulation import simulation_text
-    from placement_proofs.simulate import simulate as run
-    from placement_proofs.small import small
+    from placement_proofs.small import simulate_small
 
     with waiting("simulating"):
         model = model or ("perceptron" if field == "fraction" else None)
-        twin = small(read(subject, **options), sizes(given, "--size"), model)
-        plan, tiny = plan_of(twin.subject)
-        found = run(plan, tiny, field=field, steps=steps, optimizer=optimizer)
+        asked, few = read(subject, **options), sizes(given, "--size")
+        twin, found = simulate_small(
+            asked, few, model=model, field=field, steps=steps, optimizer=optimizer
+        )
     if as_json:
         text = {"composition": twin.subject.text, "notes": list(twin.notes)}
         say_json({"schema": SCHEMA, **text, **found.to_json()})

@@ -9,7 +9,7 @@ the family, then with the numbers of the one model.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -135,6 +135,18 @@ def side_of(side: Side, forms: ClosedForms) -> Expr:
     given = {symbols.OPTIMIZER: forms.known[symbols.OPTIMIZER], symbols.PARAMETER_BYTES: bytes_}
     factor = symbols.rational(side.factor)
     return factor * symbols.replaced(form.exact, given)
+
+
+def claim(text: str, forms_of: Callable[[str], ClosedForms], subject: str = "") -> Claim:
+    """Read a claim and decide it; a side that names no subject is about ``subject``.
+
+    Raises:
+        IllFormed: the text is no claim, or ``forms_of`` knows no formulas of a side.
+    """
+    left, relation, right = read_claim(text)
+    forms = [forms_of(side.subject or subject) for side in (left, right)]
+    sides = [side_of(side, form) for side, form in zip((left, right), forms, strict=True)]
+    return decide(text, sides[0], relation, sides[1], forms[0].sizes_of_model)
 
 
 def decide(

@@ -56,6 +56,10 @@ class Form:
         """The exact form as LaTeX."""
         return symbols.latex(self.exact)
 
+    def _repr_latex_(self) -> str:
+        """What a notebook shows."""
+        return f"$\\displaystyle {self.latex}$"
+
     def reasons(self) -> tuple[str, ...]:
         """Why the bytes are held or sent, with the phase, each reason once."""
         texts = (f"{t.why} ({t.phase})" if t.phase else t.why for t in self.terms)

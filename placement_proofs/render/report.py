@@ -21,10 +21,7 @@ SHOWN_TENSORS = 4
 def report_text(report: Report, paint: Paint = PLAIN) -> str:
     """A report for people; no line but the first has to be read."""
     parts = [
-        headline(report, paint),
-        conditions_text(report.conditions, paint),
-        failure_text(report, paint),
-        section(paint.strong("repairs"), _repairs(report, paint)),
+        verdict_text(report, paint),
         findings_text(report.source, paint),
         memory_text(report.memory, paint),
         communication_text(report.communication, paint),
@@ -32,6 +29,17 @@ def report_text(report: Report, paint: Paint = PLAIN) -> str:
         section(paint.strong("warnings"), bullets(other_warnings(report.warnings, report.source))),
         section(paint.strong("assumptions"), bullets(report.assumptions)),
         section(paint.strong("notes"), bullets(report.notes)),
+    ]
+    return sections(parts)
+
+
+def verdict_text(report: Report, paint: Paint = PLAIN) -> str:
+    """The verdict, what each condition covers, the counterexample and repairs; no costs."""
+    parts = [
+        headline(report, paint),
+        conditions_text(report.conditions, paint),
+        failure_text(report, paint),
+        section(paint.strong("repairs"), _repairs(report, paint)),
     ]
     return sections(parts)
 
