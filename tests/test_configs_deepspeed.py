@@ -88,6 +88,28 @@ def test_expression(tmp_path: Path, config: Config, world: int | None, expressio
     assert imported.world == world
 
 
+BATCHES: list[tuple[Config, int | None, str]] = [
+    (_zero(stage=3) | {"train_batch_size": 32}, 16, "zero3(dp=16)"),
+    (_zero(stage=3) | {"train_batch_size": 33}, None, "zero3(dp='N')"),
+    (_zero(stage=3) | {"train_batch_size": "auto"}, None, "zero3(dp='N')"),
+    (
+        _zero(stage=3) | {"train_batch_size": 32, "sequence_parallel_size": 2},
+        32,
+        "zero3(dp=16, shard_over=('dp', 'sp')) * ulysses(sp=2)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "world", "expression"), BATCHES)
+def test_three_batch_numbers_are_right_for_one_number_of_ranks(
+    tmp_path: Path, config: Config, world: int | None, expression: str
+) -> None:
+    imported = _load(tmp_path, config, None)
+    assert (imported.world, repr(imported.composition)) == (world, expression)
+    impossible = config["train_batch_size"] == 33
+    assert impossible == any(f.rule == "batch triple" for f in imported.findings)
+
+
 RULES: list[tuple[str, str, Config, Config]] = [
     ("unknown key", "rejected", _zero(stage=1, stages=2), _zero(stage=1)),
     (

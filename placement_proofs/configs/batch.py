@@ -51,6 +51,14 @@ def deepspeed_batch(section: Section, ranks: Dim, notes: Notes) -> Batch:
     return batch
 
 
+def implied_ranks(section: Section) -> int | None:
+    """The data-parallel ranks, where all three numbers are written: no other number passes."""
+    micro, steps, total = (section.integer(key, least=1) for key in KEYS)
+    if micro is None or steps is None or total is None or total % (micro * steps):
+        return None
+    return total // (micro * steps)
+
+
 def _neither(triple: Triple, notes: Notes) -> None:
     notes.find(
         "rejected",
@@ -83,7 +91,10 @@ def _completed(triple: Triple) -> Batch:
 def _check(triple: Triple, batch: Batch, notes: Notes) -> None:
     micro, steps, total = batch.micro_batch, batch.accumulation, batch.global_batch
     ranks = triple.ranks
-    if micro is None or steps is None or total is None or not isinstance(ranks, int):
+    if micro is None or steps is None or total is None:
+        return
+    if not isinstance(ranks, int):
+        _check_any(triple, notes)
         return
     if micro > 0 and steps > 0 and micro * steps * ranks == total:
         return
@@ -95,6 +106,22 @@ def _check(triple: Triple, batch: Batch, notes: Notes) -> None:
         f"{GLOBAL} {total} is not micro batch {micro} * accumulation {steps} * "
         f"{ranks} data-parallel ranks = {micro * steps * ranks}",
         f"write {GLOBAL} {nearest_multiple(total, step)}, or leave one of the three out",
+        _WHERE,
+    )
+
+
+def _check_any(triple: Triple, notes: Notes) -> None:
+    """Whether the numbers as written are right for any number of ranks."""
+    micro, steps, total = triple.micro, triple.accumulation, triple.total
+    if micro is None or steps is None or total is None or total % (micro * steps) == 0:
+        return
+    notes.find(
+        "rejected",
+        "batch triple",
+        triple.section.place(GLOBAL),
+        f"{GLOBAL} {total} is not a multiple of micro batch {micro} * accumulation {steps} = "
+        f"{micro * steps}, whatever the number of data-parallel ranks",
+        f"write {GLOBAL} {nearest_multiple(total, micro * steps)}, or leave one of the three out",
         _WHERE,
     )
 

@@ -94,20 +94,29 @@ def describe(path: Path, block: Block, world: int | None, model: Model | None) -
     """
     section = Section(path.name, block)
     notes = Notes("DeepSpeed")
-    size = World(world, "", "unknown" if world is None else "cli or environment")
+    size = _world(section, world)
     notes.world(size, path.name)
     engine = engine_of(section, size, notes, filled=False, model=model)
     return Imported(
         "deepspeed",
         str(path),
         compose(*engine.strategies),
-        world,
+        size.size,
         tuple(notes.fields),
         tuple(notes.findings),
         engine.batch,
         engine.dtypes,
         tuple(notes.assumptions),
     )
+
+
+def _world(section: Section, given: int | None) -> World:
+    """The ranks that the launcher starts, or those for which the batch numbers are right."""
+    ranks = batches.implied_ranks(section)
+    if given is not None or ranks is None:
+        return World(given, "", "unknown" if given is None else "cli or environment")
+    tp, sp = _model_ranks(section)
+    return World(ranks * tp * sp, section.place(batches.GLOBAL), "derived")
 
 
 def engine_of(
@@ -137,7 +146,7 @@ def _shape(setup: Setup, notes: Notes, model: Model | None) -> None:
 
 def _setup(section: Section, world: World, filled: bool) -> Setup:
     zero, stage = _stage(section)
-    tp, sp = _tensor_degree(section), section.integer("sequence_parallel_size", 1, least=1) or 1
+    tp, sp = _model_ranks(section)
     place = section.place("tensor_parallel" if tp > 1 else "sequence_parallel_size")
     dp = data_ranks(world, {"tp": tp, "sp": sp}, place)
     return Setup(section, zero, stage, world, dp, tp, sp, filled)
@@ -160,6 +169,10 @@ def _stage(section: Section) -> tuple[Section, int]:
             "stage", "a stage is 0, 1, 2 or 3 (DeepSpeed runtime/zero/config.py)", "write 3"
         )
     return zero, stage
+
+
+def _model_ranks(section: Section) -> tuple[int, int]:
+    return _tensor_degree(section), section.integer("sequence_parallel_size", 1, least=1) or 1
 
 
 def _tensor_degree(section: Section) -> int:
