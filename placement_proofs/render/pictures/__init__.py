@@ -1,0 +1,1 @@
+"""Pictures of compositions, plans, bills, schedules and counterexamples, as SVG."""
