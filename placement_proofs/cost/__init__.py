@@ -9,9 +9,20 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TypeVar
 
-from placement_proofs.cost.communication import Communication, communication, communication_at
+from placement_proofs.cost.communication import (
+    Communication,
+    bytes_of_steps,
+    communication,
+    communication_at,
+)
 from placement_proofs.cost.convention import CONVENTIONS, DEFAULT, Convention, convention
-from placement_proofs.cost.memory import Memory, largest_position, memory, memory_at
+from placement_proofs.cost.memory import (
+    Memory,
+    largest_position,
+    live_at_peak,
+    memory,
+    memory_at,
+)
 from placement_proofs.cost.sizes import sizes_of
 from placement_proofs.cost.terms import Term
 from placement_proofs.mesh import Sizes
@@ -40,10 +51,12 @@ __all__ = [
     "Memory",
     "Term",
     "bubble",
+    "bytes_of_steps",
     "communication",
     "communication_at",
     "convention",
     "largest_position",
+    "live_at_peak",
     "memory",
     "memory_at",
     "sizes_of",

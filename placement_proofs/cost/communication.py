@@ -98,6 +98,15 @@ def communication_terms(
             yield visit.step, _term(visit, visit.step, measure, convention)
 
 
+def bytes_of_steps(plan: Plan, sizes: Sizes[N], convention: Convention) -> dict[int, N | Fraction]:
+    """Bytes that a rank sends in a training step by each transfer, by the ``id`` of the step."""
+    return {
+        id(step): term.bytes
+        for position in plan.positions
+        for step, term in communication_terms(plan, sizes, convention, position.name)
+    }
+
+
 def _communication(
     plan: Plan, measure: Measure[N], convention: Convention, position: Position
 ) -> Communication[N]:

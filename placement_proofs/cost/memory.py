@@ -242,14 +242,30 @@ class _Walk(Generic[N]):
         """The largest sum of some kinds: one micro-batch at its fullest, the others in waiting."""
         total = self.sizes.total
         points = [total([p[k] for k in kinds]) for fold in folds for p in fold.points]
-        parts = [self.sizes.largest(points)]
-        if Kept.ACTIVATIONS in kinds and self.plan.schedule != "none":
-            parts.append(self._waiting(folds, position, flying))
-        if Kept.GATHERED in kinds:
-            counts = [self.sizes.dim(count) for _, count in position.stages]
-            pairs = zip(counts, folds, strict=True)
-            parts += [self.sizes.product([count, fold.fixed]) for count, fold in pairs]
-        return total(parts)
+        lasting = self._lasting(folds, position, flying)
+        return total([self.sizes.largest(points), *(n for k in kinds for n in lasting[k])])
+
+    def at_peak(self, position: Position) -> dict[str, N]:
+        """What is held for a while when all of it together is most, by kind."""
+        total = self.sizes.total
+        folds = [self.fold(number) for number, _ in position.stages]
+        points = {total(list(p.values())): p for fold in folds for p in fold.points}
+        fullest = points.get(self.sizes.largest(list(points)), {})
+        lasting = self._lasting(folds, position, in_flight(self.plan, position, self.sizes))
+        fresh = {k: [fullest[k]] if fullest else [] for k in KINDS}
+        return {k.value: total([*fresh[k], *lasting[k]]) for k in KINDS}
+
+    def _lasting(
+        self, folds: Sequence[Lifetimes[N]], position: Position, flying: N
+    ) -> dict[Kept, list[N]]:
+        """What is held beside one micro-batch: the others in waiting, copies gathered for all."""
+        lasting: dict[Kept, list[N]] = {kind: [] for kind in KINDS}
+        if self.plan.schedule != "none":
+            lasting[Kept.ACTIVATIONS].append(self._waiting(folds, position, flying))
+        counts = [self.sizes.dim(count) for _, count in position.stages]
+        pairs = zip(counts, folds, strict=True)
+        lasting[Kept.GATHERED] += [self.sizes.product([count, f.fixed]) for count, f in pairs]
+        return lasting
 
     def _waiting(self, folds: Sequence[Lifetimes[N]], position: Position, flying: N) -> N:
         """Activations of the other micro-batches in flight; chunks share them evenly."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from placement_proofs.cost.terms import plain
 from placement_proofs.layout import Layout
 from placement_proofs.mesh import Dim
 from placement_proofs.plan import Action, Item, Local, Plan, Run, Step, Transfer
@@ -57,7 +58,7 @@ def _row(step: Step, count: object) -> Row:
                 "step": step.kind.value,
                 "axes": list(step.axes),
                 "items": [_item(item) for item in step.items],
-                "bytes": count,
+                "bytes": None if count is None else plain(count),
                 "why": step.why,
             }
         case Run():
@@ -111,32 +112,42 @@ def _stages(data: Row, every: bool, paint: Paint) -> Iterator[str]:
                 yield section(paint.strong(prefix + SECTIONS[name]), columns(lines, right=(3,)))
 
 
-def _lines(rows: Sequence[Row], every: bool) -> Iterator[Sequence[str]]:
+def grouped(rows: Iterable[Row], every: bool) -> Iterator[list[Row]]:
+    """The steps to show, one by one; operations of a block that follow each other together."""
     hidden = {action.value for action in BOOKKEEPING}
     shown = [r for r in rows if every or r["step"] not in hidden]
     if every:
-        yield from map(_line, shown)
+        yield from ([row] for row in shown)
         return
     for running, group in groupby(shown, key=lambda r: r["step"] == "run" and r["block"]):
-        if running is False:
-            yield from map(_line, group)
-        else:
-            yield _runs(list(group))
+        yield from ([row] for row in group) if running is False else [list(group)]
+
+
+def _lines(rows: Sequence[Row], every: bool) -> Iterator[Sequence[str]]:
+    for group in grouped(rows, every):
+        yield _runs(group) if group[0]["step"] == "run" else _line(group[0])
 
 
 def _line(row: Row) -> Sequence[str]:
-    if row["step"] == "run":
-        return _runs([row])
     count = "" if row.get("bytes") is None else amount(row["bytes"])
-    why = row["why"] if row.get("factor", "1") == "1" else f"{row['why']}, times {row['factor']}"
-    return (row["step"], "*".join(row.get("axes", ())), _names(row["items"]), count, why)
+    items = f"{names_text(row['items'])}{change_text(row['items'])}"
+    return (row["step"], "*".join(row.get("axes", ())), items, count, why_text(row))
+
+
+def why_text(row: Row) -> str:
+    """The reason of a step, with the factor of a scale."""
+    return row["why"] if row.get("factor", "1") == "1" else f"{row['why']}, times {row['factor']}"
 
 
 def _runs(rows: Sequence[Row]) -> Sequence[str]:
-    kinds = [row["op"] for row in rows]
     times = rows[0]["times"]
     copies = f" ({times} times)" if times != 1 else ""
-    return ("run", "", f"{rows[0]['block']}{copies}: {', '.join(_counted(kinds))}")
+    return ("run", "", f"{rows[0]['block']}{copies}: {operations_text(rows)}")
+
+
+def operations_text(rows: Sequence[Row]) -> str:
+    """Operations that run after each other: ``norm, 3 linear``."""
+    return ", ".join(_counted([row["op"] for row in rows]))
 
 
 def _counted(kinds: Iterable[str]) -> Iterator[str]:
@@ -145,10 +156,16 @@ def _counted(kinds: Iterable[str]) -> Iterator[str]:
         yield kind if count == 1 else f"{count} {kind}"
 
 
-def _names(items: Sequence[Row]) -> str:
+def names_text(items: Sequence[Row]) -> str:
+    """The first item of a step, and how many more there are."""
     if not items:
         return ""
-    first = items[0]
     more = f" and {len(items) - 1} more" if len(items) > 1 else ""
-    change = "" if first["before"] == first["after"] else f"  {first['before']} -> {first['after']}"
-    return f"{first['what']} {first['name']}{more}{change}"
+    return f"{items[0]['what']} {items[0]['name']}{more}"
+
+
+def change_text(items: Sequence[Row]) -> str:
+    """The layouts of the first item before and after, where they differ."""
+    if not items or items[0]["before"] == items[0]["after"]:
+        return ""
+    return f"  {items[0]['before']} -> {items[0]['after']}"

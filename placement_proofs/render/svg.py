@@ -192,6 +192,29 @@ class Sheet:
         }
         self.body.append(element("text", attributes, tip + escape(printable(shown), quote=False)))
 
+    def labelled(self, x: float, y: float, label: str, text: str, *, room: float) -> None:
+        """A bold label and a text behind it on one line, the text shortened to what is left."""
+        wide = text_width(label, bold=True) + SIZE * 0.6
+        shown = fitted(text, room - wide)
+        tip = "" if shown == text else f"<title>{escape(printable(text))}</title>"
+        self._reach(x + wide + text_width(shown), y + SIZE * 0.3)
+        bold = element("tspan", {"font_weight": "bold"}, escape(printable(label), quote=False))
+        inside = f"{tip}{bold}\u2002{escape(printable(shown), quote=False)}"
+        self.body.append(element("text", {"x": x, "y": y}, inside))
+
+    def turned(self, x: float, y: float, text: str, *, room: float, size: float = 11) -> None:
+        """A text centred at (x, y) that reads upwards, shortened to ``room`` pixels."""
+        shown = fitted(text, room, size)
+        tip = "" if shown == text else f"<title>{escape(printable(text))}</title>"
+        attributes = {
+            "x": x,
+            "y": y,
+            "font_size": size,
+            "text_anchor": "middle",
+            "transform": f"rotate(-90 {number_text(x)} {number_text(y)})",
+        }
+        self.body.append(element("text", attributes, tip + escape(printable(shown), quote=False)))
+
     def rect(
         self,
         x: float,

@@ -8,7 +8,16 @@ from itertools import groupby
 from typing import Any
 
 from placement_proofs.render.hatch import STATES
-from placement_proofs.render.svg import FAINT, INK, MARGIN, RULE, Picture, Sheet, text_width
+from placement_proofs.render.svg import (
+    FAINT,
+    INK,
+    MARGIN,
+    RULE,
+    Picture,
+    Sheet,
+    text_width,
+    wrapped,
+)
 
 Row = Mapping[str, Any]
 LETTERS = {
@@ -54,8 +63,13 @@ def draw_mesh(data: Row) -> Picture:
 
 
 def _columns(data: Row) -> int:
-    last = len(next(reversed(data["shown"].values()), ()))
-    return last if 1 < last <= COLUMNS else min(COLUMNS, len(data["ranks"]))
+    """Whole rows of the innermost axes, where that many fit."""
+    columns = 1
+    for at in reversed(data["shown"].values()):
+        if columns * len(at) > COLUMNS:
+            break
+        columns *= len(at)
+    return columns if columns > 1 else min(COLUMNS, len(data["ranks"]))
 
 
 def _facts(sheet: Sheet, data: Row, y: float, room: float) -> float:
@@ -128,19 +142,19 @@ def _dash(state: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Look:
-    """How all cells look: tensor names and coordinates on lines of their own or not."""
+    """How all cells look: whether tensors are named, and how many lines the coordinates take."""
 
     named: bool
-    apart: bool
+    lines: int
 
     def high(self, rank: Row) -> float:
         """The height of a rank's cell."""
         names = len({part["of"] for part in rank["parts"]}) if self.named else 0
-        return 30 + LINE * len(rank["parts"]) + 17 * names + (15 if self.apart else 0)
+        return 30 + LINE * len(rank["parts"]) + 17 * names + 15 * self.lines
 
 
 def _grid(sheet: Sheet, data: Row, y: float, columns: int) -> None:
-    look = _Look(len(data["tensors"]) > 1, any(map(_long, data["ranks"])))
+    look = _Look(len(data["tensors"]) > 1, max(map(_lines, data["ranks"])))
     before = -1
     for row in _rows(data["ranks"], columns):
         high = max(map(look.high, row))
@@ -161,21 +175,21 @@ def _at(rank: Row) -> str:
     return ", ".join(f"{axis}={i}" for axis, i in rank["coordinates"].items())
 
 
-def _long(rank: Row) -> bool:
-    """Whether a rank's coordinates do not fit beside its number."""
-    return text_width(_at(rank), 11) + text_width(f"… rank {rank['rank']}", bold=True) > CELL - 26
+def _lines(rank: Row) -> int:
+    """The lines below its number that a rank's coordinates take, if not beside it."""
+    beside = text_width(f"… rank {rank['rank']}", bold=True) + text_width(_at(rank), 11)
+    return 0 if beside <= CELL - 26 else len(wrapped(_at(rank), CELL - 16, 11))
 
 
 def _cell(sheet: Sheet, rank: Row, corner: tuple[float, float], look: _Look, gap: bool) -> None:
     x, y = corner
     inner = CELL - 16
     sheet.text(x, y + 18, f"{'… ' if gap else ''}rank {rank['rank']}", bold=True)
-    if look.apart:
-        y += 15
-        sheet.text(x, y + 18, _at(rank), size=11, fill=FAINT, room=inner)
+    if look.lines:
+        sheet.lines(x, y + 33, _at(rank), inner, size=11)
     else:
         sheet.text(x + inner, y + 18, _at(rank), size=11, anchor="end", fill=FAINT)
-    y += 28
+    y += 28 + 15 * look.lines
     for tensor, parts in groupby(rank["parts"], key=lambda part: part["of"]):
         if look.named:
             sheet.text(x, y + 11, tensor, size=11, fill=FAINT, room=inner)
