@@ -93,6 +93,18 @@ def memory_at(
     return _Walk(plan, at(sizes, coordinates), convention).memory(where)
 
 
+def live_at_peak(
+    plan: Plan, sizes: IntSizes, convention: Convention, position: str
+) -> dict[str, int]:
+    """Bytes held for a while at the peak of a step, by kind; with the states they are the peak.
+
+    Raises:
+        IllFormed: the plan has no position of that name.
+    """
+    where = named_position(plan, position)
+    return _Walk(plan, largest(sizes), convention).at_peak(where)
+
+
 def largest_position(plan: Plan, sizes: Sizes[N], convention: Convention) -> Position:
     """The position with the largest peak (with symbols: the first)."""
     found = positions_of(plan, sizes)

@@ -119,8 +119,9 @@ def grouped(rows: Iterable[Row], every: bool) -> Iterator[list[Row]]:
     if every:
         yield from ([row] for row in shown)
         return
-    for running, group in groupby(shown, key=lambda r: r["step"] == "run" and r["block"]):
-        yield from ([row] for row in group) if running is False else [list(group)]
+    for running, found in groupby(shown, key=lambda r: r["step"] == "run" and r["block"]):
+        group = list(found)
+        yield from ([row] for row in group) if running is False else [group]
 
 
 def _lines(rows: Sequence[Row], every: bool) -> Iterator[Sequence[str]]:

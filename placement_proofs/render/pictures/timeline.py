@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from placement_proofs.cost import bytes_of_steps
 from placement_proofs.cost.convention import convention
@@ -23,6 +23,8 @@ from placement_proofs.render.svg import FAINT, MARGIN, RULE, Picture, Sheet, fit
 from placement_proofs.render.units import amount
 
 Row = Mapping[str, Any]
+Span: TypeAlias = tuple[str, int, float, float]
+"""A block, its copies, and where its steps begin and end."""
 HOST = "host"
 """The lane of traffic between a rank and its host."""
 ROW = 34.0
@@ -97,7 +99,7 @@ def draw_plan(data: Row) -> Picture:
     top = y
     ground = len(sheet.body)
     section = ""
-    spans: list[tuple[str, int, float, float]] = []
+    spans: list[Span] = []
     for i, step in enumerate(shown):
         if hidden and i == MOST_ROWS // 2:
             y = _gap(sheet, y, hidden)
@@ -205,7 +207,7 @@ def _transfer(sheet: Sheet, step: Row, y: float, lanes: Sequence[tuple[float, fl
         sheet.rect(x - wide / 2, y + 3, wide, ROW - 8, fill=fill, tip=tip)
 
 
-def _brackets(sheet: Sheet, spans: Sequence[tuple[str, int, float, float]]) -> None:
+def _brackets(sheet: Sheet, spans: Sequence[Span]) -> None:
     """A bracket beside consecutive steps of one block that stands for several copies."""
     for block, copies, top, bottom in _runs(spans):
         if copies == 1:
@@ -213,13 +215,13 @@ def _brackets(sheet: Sheet, spans: Sequence[tuple[str, int, float, float]]) -> N
         x = MARGIN + GUTTER - 6
         sheet.line([(x, top + 3), (x - 6, top + 3), (x - 6, bottom - 5), (x, bottom - 5)])
         middle = (top + bottom) / 2
-        long, short = f"{block} ×{copies:,}", f"×{copies:,}"
+        long, short = f"{block} \u00d7{copies:,}", f"\u00d7{copies:,}"
         fits = text_width(long, 11) <= bottom - top - 8
         sheet.turned(x - 10, middle, long if fits else short, room=bottom - top)
 
 
 def _runs(
-    spans: Sequence[tuple[str, int, float, float]],
+    spans: Sequence[Span],
 ) -> Iterator[tuple[str, int, float, float]]:
     current: tuple[str, int, float, float] | None = None
     for block, copies, top, bottom in spans:
