@@ -98,7 +98,9 @@ def communication_terms(
             yield visit.step, _term(visit, visit.step, measure, convention)
 
 
-def bytes_of_steps(plan: Plan, sizes: Sizes[N], convention: Convention) -> dict[int, N | Fraction]:
+def bytes_of_steps(
+    plan: Plan, sizes: IntSizes, convention: Convention
+) -> dict[int, int | Fraction]:
     """Bytes that a rank sends in a training step by each transfer, by the ``id`` of the step."""
     return {
         id(step): term.bytes

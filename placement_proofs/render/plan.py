@@ -135,7 +135,7 @@ def _line(row: Row) -> Sequence[str]:
     return (row["step"], "*".join(row.get("axes", ())), items, count, why_text(row))
 
 
-def why_text(row: Row) -> str:
+def why_text(row: Mapping[str, Any]) -> str:
     """The reason of a step, with the factor of a scale."""
     return row["why"] if row.get("factor", "1") == "1" else f"{row['why']}, times {row['factor']}"
 
@@ -146,7 +146,7 @@ def _runs(rows: Sequence[Row]) -> Sequence[str]:
     return ("run", "", f"{rows[0]['block']}{copies}: {operations_text(rows)}")
 
 
-def operations_text(rows: Sequence[Row]) -> str:
+def operations_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Operations that run after each other: ``norm, 3 linear``."""
     return ", ".join(_counted([row["op"] for row in rows]))
 
@@ -157,7 +157,7 @@ def _counted(kinds: Iterable[str]) -> Iterator[str]:
         yield kind if count == 1 else f"{count} {kind}"
 
 
-def names_text(items: Sequence[Row]) -> str:
+def names_text(items: Sequence[Mapping[str, Any]]) -> str:
     """The first item of a step, and how many more there are."""
     if not items:
         return ""
@@ -165,7 +165,7 @@ def names_text(items: Sequence[Row]) -> str:
     return f"{items[0]['what']} {items[0]['name']}{more}"
 
 
-def change_text(items: Sequence[Row]) -> str:
+def change_text(items: Sequence[Mapping[str, Any]]) -> str:
     """The layouts of the first item before and after, where they differ."""
     if not items or items[0]["before"] == items[0]["after"]:
         return ""

@@ -169,7 +169,7 @@ def _stacked(sheet: Sheet, y: float, bar: Row, scale: float) -> None:
         wide = max(1.5, count * scale)
         sheet.rect(x, y, wide, BAR, fill=PHASES[phase], tip=f"{phase}: {bytes_text(count)}")
         x += count * scale
-    sheet.text(max(x, MARGIN + NAMES + 1.5) + 8, y + 15, amount(bar["bytes"]))
+    sheet.text(max(x, MARGIN + NAMES + 1.5) + 8, y + 15, amount(bar["bytes"]), halo=True)
 
 
 def _traffic_alternative(data: Row) -> str:

@@ -85,6 +85,6 @@ def drawn(what: What) -> Drawn:
         axes["micro-batches"] = micro
     if not sizes:
         return Drawn(subject, ())
-    notes = (f"{size} drawn as {sizes.get(name, TURNS)}" for name, size in axes.items())
+    notes = (f"{size} is {sizes.get(name, TURNS)} here" for name, size in axes.items())
     small = replace(subject, composition=composition.resized(sizes))
     return Drawn(small, tuple(notes))
