@@ -26,7 +26,14 @@ from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
 from placement_proofs.project.runnable import cannot_run
-from placement_proofs.prove import Counterexample, ProgramResult, explain, find_repairs, prove
+from placement_proofs.prove import (
+    Counterexample,
+    ProgramResult,
+    explain,
+    find_repairs,
+    prove,
+    witness,
+)
 from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.verdict import ConditionResult, Verdict
 
@@ -162,7 +169,7 @@ def check(
         source=subject.imported.to_json() if subject.imported else None,
         deviations=subject.deviations,
     )
-    return _costed(report, plan, model, known, _convention(subject, convention))
+    return _costed(report, plan, model, known, convention_of(subject, convention))
 
 
 def _decided(
@@ -224,8 +231,12 @@ def _applies(condition: ConditionResult) -> bool:
 
 def _told(program: Program, result: ProgramResult, found: Counterexample) -> dict[str, Any]:
     """A counterexample with the step to blame, not always where it shows, and in sentences."""
-    said = {"blame": result.to_json()["blame"], "explanation": list(explain(program, result))}
-    return {**found.to_json(), **said}
+    return {
+        **found.to_json(),
+        "blame": result.to_json()["blame"],
+        "explanation": list(explain(program, result)),
+        "moments": list(witness(program, result)),
+    }
 
 
 def _undone(subject: Subject, known: Mapping[str, int]) -> tuple[Fix, ...]:
@@ -303,7 +314,7 @@ def _costed(
     )
 
 
-def _convention(subject: Subject, named: str | None) -> Convention:
+def convention_of(subject: Subject, named: str | None) -> Convention:
     """The bytes per parameter asked for, or those of the number formats that a file gives."""
     from placement_proofs.cost.convention import convention
 

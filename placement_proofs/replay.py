@@ -33,7 +33,7 @@ from placement_proofs.program import (
     Use,
 )
 from placement_proofs.replay_checks import cover, expect, update, use
-from placement_proofs.replay_machine import Machine, Stop
+from placement_proofs.replay_machine import Machine, Stop, Watch
 from placement_proofs.replay_owners import unified
 from placement_proofs.replay_result import Mismatch, Path, Replay, step_name
 from placement_proofs.replay_steps import local
@@ -51,15 +51,21 @@ def work(program: Program, sizes: Mapping[str, int]) -> int:
 
 
 def replay(
-    program: Program, sizes: Mapping[str, int], seed: int | None = None, *, stop: bool = False
+    program: Program,
+    sizes: Mapping[str, int],
+    seed: int | None = None,
+    *,
+    stop: bool = False,
+    watch: Watch | None = None,
 ) -> Replay:
     """Run a program on a mesh of the given sizes (all axes and loops).
 
     `seed=None` uses small primes as free values, else large random integers. With `stop`
-    the run ends at the first mismatch. Raises `IllFormed` if a step has no meaning there.
+    the run ends at the first mismatch. `watch` is called before and after every step that runs.
+    Raises `IllFormed` if a step has no meaning there.
     """
     program = unified(program, sizes)
-    machine = Machine(program, World(program, sizes, seed), stop)
+    machine = Machine(program, World(program, sizes, seed), stop, watch)
     with contextlib.suppress(Stop):
         _run(machine, program.steps, ())
     return machine.result
@@ -69,7 +75,10 @@ def _run(machine: Machine, steps: tuple[Step, ...], prefix: Path) -> None:
     for index, step in enumerate(steps):
         machine.path = (*prefix, index)
         if machine.open(step.g):
+            machine.seen("before")
             _step(machine, step)
+            machine.path = (*prefix, index)
+            machine.seen("after")
 
 
 def _step(machine: Machine, step: Step) -> None:

@@ -27,6 +27,10 @@ class Cell:
     data: dict[Rank, Cells]
 
 
+Watch: TypeAlias = Callable[["Machine", str], None]
+"""Is shown the machine `"before"` and `"after"` every step that runs, at its path."""
+
+
 class Stop(Exception):
     """Ends a replay at its first mismatch."""
 
@@ -34,10 +38,13 @@ class Stop(Exception):
 class Machine:
     """Runs one program on one mesh; `turns`, `tick` and `path` are where it is."""
 
-    def __init__(self, program: Program, world: World, stop: bool) -> None:
+    def __init__(
+        self, program: Program, world: World, stop: bool, watch: Watch | None = None
+    ) -> None:
         self.program = program
         self.world = world
         self.stop = stop
+        self.watch = watch
         self.result = Replay(dict(world.sizes))
         self.turns: dict[str, int] = {}
         self.tick = 0
@@ -59,6 +66,11 @@ class Machine:
         self.grad_of = grad_params(program)
         for buffer in program.buffers:
             self.env[buffer.name] = self.initial(buffer)
+
+    def seen(self, when: str) -> None:
+        """Show the machine to the one who watches."""
+        if self.watch is not None:
+            self.watch(self, when)
 
     # --- state -----------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from placement_proofs.cli.convert import convert
 from placement_proofs.cli.explain import explain
 from placement_proofs.cli.faults import faults
 from placement_proofs.cli.formula import formula
+from placement_proofs.cli.picture import picture
 from placement_proofs.cli.prove import prove
 from placement_proofs.cli.simulate import simulate
 from placement_proofs.cli.verify import verify
@@ -44,5 +45,16 @@ def app() -> None:
     """
 
 
-for _command in (check, formula, compare, convert, simulate, explain, prove, verify, faults):
+for _command in (
+    check,
+    formula,
+    compare,
+    convert,
+    simulate,
+    explain,
+    picture,
+    prove,
+    verify,
+    faults,
+):
     app.add_command(_command)

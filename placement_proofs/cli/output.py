@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,6 +71,24 @@ def refuse(error: IllFormed, *, as_json: bool) -> int:
         say_json(refusal(error))
     click.echo(one_line(error), err=True)
     return Verdict.ILL_FORMED.exit_code
+
+
+def write(path: str, text: str) -> None:
+    """Write a file, or standard output for ``-``.
+
+    Raises:
+        IllFormed: the file cannot be written.
+    """
+    if path == "-":
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise IllFormed(
+            f"-o {path[:80]}", reason, "the output file must be writable", "name another file"
+        ) from None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from placement_proofs.prove.explain import explain
 from placement_proofs.prove.repair import Repair, find_repairs
 from placement_proofs.prove.result import ProgramResult
 from placement_proofs.prove.sizes import TooManyCases
+from placement_proofs.prove.witness import witness
 
 __all__ = [
     "Counterexample",
@@ -23,6 +24,7 @@ __all__ = [
     "explain",
     "find_repairs",
     "prove",
+    "witness",
 ]
 
 

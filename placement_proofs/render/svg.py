@@ -37,7 +37,7 @@ def fitted(text: str, width: float, size: float = SIZE, *, bold: bool = False) -
     """``text`` if it fits in ``width`` pixels, else its beginning and end with "…" between.
 
     >>> fitted("layers.attention.output.weight", 100)
-    'layers.…weight'
+    'layers…eight'
     """
     if text_width(text, size, bold=bold) <= width:
         return text

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement_proofs.cost import communication, live_at_peak, memory
-from placement_proofs.cost.convention import convention
+from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.terms import plain
 from placement_proofs.render.hatch import PHASES, STATES
 from placement_proofs.render.pictures.drawn import Drawn
@@ -19,30 +19,25 @@ NAMES, LENGTH, COUNT = 262.0, 420.0, 150.0
 BAR, STEP = 22.0, 32.0
 
 
-def memory_data(
-    drawn: Drawn, widths: str | None = None, position: str | None = None
-) -> dict[str, Any]:
+def memory_data(drawn: Drawn, widths: Convention, position: str | None = None) -> dict[str, Any]:
     """The memory of a rank (bytes), as ``check`` reports it, and what is live at the peak.
 
     Raises:
-        IllFormed: no convention or pipeline position has that name.
+        IllFormed: no pipeline position has that name.
     """
-    named = convention(widths)
-    held = memory(drawn.plan, drawn.sizes, named, position)
-    at_peak = live_at_peak(drawn.plan, drawn.sizes, named, held.position)
+    held = memory(drawn.plan, drawn.sizes, widths, position)
+    at_peak = live_at_peak(drawn.plan, drawn.sizes, widths, held.position)
     data = {k: v for k, v in held.to_json().items() if k != "terms"} | {"at_peak": at_peak}
     return drawn.header("memory") | {"axes": _axes(drawn), "memory": data}
 
 
-def traffic_data(
-    drawn: Drawn, widths: str | None = None, position: str | None = None
-) -> dict[str, Any]:
+def traffic_data(drawn: Drawn, widths: Convention, position: str | None = None) -> dict[str, Any]:
     """The traffic of a rank in a step (bytes), by collective, axes and phase.
 
     Raises:
-        IllFormed: no convention or pipeline position has that name.
+        IllFormed: no pipeline position has that name.
     """
-    sent = communication(drawn.plan, drawn.sizes, convention(widths), position)
+    sent = communication(drawn.plan, drawn.sizes, widths, position)
     bars = [_bar(kind, axes, total, sent.by_phase) for (kind, axes), total in sent.by.items()]
     return drawn.header("traffic") | {
         "axes": _axes(drawn),

@@ -63,13 +63,10 @@ def draw_mesh(data: Row) -> Picture:
 
 
 def _columns(data: Row) -> int:
-    """Whole rows of the innermost axes, where that many fit."""
-    columns = 1
-    for at in reversed(data["shown"].values()):
-        if columns * len(at) > COLUMNS:
-            break
-        columns *= len(at)
-    return columns if columns > 1 else min(COLUMNS, len(data["ranks"]))
+    """Whole turns of the innermost axis, where it is short."""
+    lengths = [len(at) for at in data["shown"].values() if len(at) > 1]
+    last = lengths[-1] if lengths and lengths[-1] <= COLUMNS else COLUMNS
+    return min(len(data["ranks"]), COLUMNS // last * last)
 
 
 def _facts(sheet: Sheet, data: Row, y: float, room: float) -> float:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from placement_proofs.cost import bubble
-from placement_proofs.cost.terms import plain
 from placement_proofs.errors import IllFormed
 from placement_proofs.render.pictures.drawn import Drawn
 from placement_proofs.render.svg import FAINT, MARGIN, RULE, Picture, Sheet, text_width
 from placement_proofs.simulate.schedule import Slot, most_in_flight, timetable
 
 Row = Mapping[str, Any]
-UNIT, HIGH, STEP = 25.0, 26.0, 34.0
-NAMES = 104.0
-MOST_UNITS = 34
-"""Units of time that are drawn without a gap; of more, the beginning and the end."""
+HIGH, STEP = 26.0, 34.0
+NAMES, GAP = 104.0, 75.0
+UNITS = ((25.0, 34), (16.5, 57))
+"""Pixels of a unit of time, and how many are then drawn; of more, the beginning and the end."""
 MOST_POSITIONS = 16
 MOST_SLOTS = 200_000
 
@@ -45,15 +46,23 @@ def schedule_data(drawn: Drawn) -> dict[str, Any]:
             "draw one with fewer micro-batches",
         )
     rows = timetable(plan, sizes)
+    idle: int | Fraction = bubble(plan, sizes)
     return drawn.header("schedule") | {
         "axis": plan.pipeline,
         "schedule": plan.schedule,
         "micro_batches": micro,
         "chunks": plan.chunks,
         "units": max(row[-1].stop for row in rows),
-        "bubble": plain(bubble(plan, sizes)),
+        "bubble": float(idle),
+        "idle": _idle(rows),
         "positions": [_position(row, ranks) for row in rows],
     }
+
+
+def _idle(rows: Sequence[Sequence[Slot]]) -> float:
+    """Idle time of the first position per unit of its work, in the timetable."""
+    work = sum(slot.length for slot in rows[0])
+    return float(Fraction(max(row[-1].stop for row in rows) - work, work))
 
 
 def _position(row: Sequence[Slot], ranks: int) -> Row:
@@ -76,12 +85,46 @@ def _position(row: Sequence[Slot], ranks: int) -> Row:
 # --- drawing -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Clock:
+    """The times that are drawn (as start and stop), and the width of a unit (pixels)."""
+
+    unit: float
+    windows: tuple[tuple[int, int], ...]
+
+    @property
+    def width(self) -> float:
+        """The width of all windows and of the gap between them."""
+        return self.left(len(self.windows) - 1) + self.span(-1) - self.left(0)
+
+    def span(self, window: int) -> float:
+        start, stop = self.windows[window]
+        return (stop - start) * self.unit
+
+    def left(self, window: int) -> float:
+        """Where a window begins."""
+        ahead = sum(self.span(i) + GAP for i in range(window))
+        return MARGIN + NAMES + ahead
+
+    def x(self, window: int, time: int) -> float:
+        return self.left(window) + (time - self.windows[window][0]) * self.unit
+
+
+def _clock(data: Row) -> _Clock:
+    units, longest = data["units"], len(f"{data['micro_batches'] - 1}") + (data["chunks"] > 1)
+    for wide, most in UNITS:
+        if units <= most and (longest <= 2 or wide == UNITS[0][0]):
+            return _Clock(wide, ((0, units),))
+    wide, most = UNITS[0]
+    ahead = most * 3 // 5
+    return _Clock(wide, ((0, ahead), (units - (most - ahead - 3), units)))
+
+
 def draw_schedule(data: Row) -> Picture:
     """The picture of :func:`schedule_data`."""
     sheet = Sheet(f"Schedule {data['schedule']}: {data['composition']}")
-    windows = _windows(data["units"])
-    room = NAMES + UNIT * (sum(stop - start for start, stop in windows) + 3 * (len(windows) - 1))
-    room = max(room, 560)
+    clock = _clock(data)
+    room = max(NAMES + clock.width, 560)
     y = sheet.heading(sheet.title, room)
     y = _legend(sheet, data, sheet.lines(MARGIN, y, _facts(data), room) + 6)
     top = y
@@ -90,18 +133,10 @@ def draw_schedule(data: Row) -> Picture:
             hidden = len(data["positions"]) - MOST_POSITIONS + 1
             sheet.text(MARGIN, y + 17, f"… {hidden:,} more positions", bold=True)
         else:
-            _draw_position(sheet, data, number, windows, y)
+            _draw_position(sheet, data, number, clock, y)
         y += STEP
-    _times(sheet, data, windows, top, y)
+    _times(sheet, clock, top, y)
     return sheet.finished(_alternative(data), data)
-
-
-def _windows(units: int) -> list[tuple[int, int]]:
-    """The times that are drawn, as start and stop."""
-    if units <= MOST_UNITS:
-        return [(0, units)]
-    ahead = MOST_UNITS * 3 // 5
-    return [(0, ahead), (units - (MOST_UNITS - ahead - 3), units)]
 
 
 def _shown(count: int) -> list[int | None]:
@@ -114,22 +149,20 @@ def _shown(count: int) -> list[int | None]:
 def _facts(data: Row) -> str:
     m, p, v = data["micro_batches"], len(data["positions"]), data["chunks"]
     parts = f", {v} chunks of layers a position" if v > 1 else ""
-    idle = f"{data['bubble']:.4g}" if data["bubble"] else "0"
-    texts = [
-        f"{p} positions on {data['axis']}{parts}, {m:,} micro-batches; every stage takes equally "
-        "long, backward twice as long as forward, messages no time.",
-        f"Idle time per unit of work: {idle} = (p-1)/m{'/v' if v > 1 else ''}"
-        f" with p={p}, m={m:,}{f', v={v}' if v > 1 else ''}."
-        if _tight(data)
-        else f"Idle time per unit of work is at least {idle} ((p-1)/m{'/v' if v > 1 else ''}).",
-    ]
-    return " ".join([*texts, *(f"{note}." for note in data["notes"])])
-
-
-def _tight(data: Row) -> bool:
-    """Whether the drawn schedule idles exactly as long as the formula says."""
-    work = sum(slot["length"] for slot in data["positions"][0]["slots"])
-    return math.isclose((data["units"] - work) / work, data["bubble"])
+    law = f"(p-1)/m{'/v' if v > 1 else ''}"
+    idle = f"Idle time per unit of work: {data['idle']:.4g}"
+    if math.isclose(data["idle"], data["bubble"]):
+        idle += f" = {law} with p={p}, m={m:,}{f', v={v}' if v > 1 else ''}."
+    else:
+        idle += f" as drawn; {law} = {data['bubble']:.4g} where p divides m."
+    return " ".join(
+        [
+            f"{p} positions on {data['axis']}{parts}, {m:,} micro-batches; every stage takes "
+            "equally long, backward twice as long as forward, messages no time.",
+            idle,
+            *(f"{note}." for note in data["notes"]),
+        ]
+    )
 
 
 def _legend(sheet: Sheet, data: Row, y: float) -> float:
@@ -157,59 +190,39 @@ def _box(
     tip: str = "",
 ) -> None:
     sheet.rect(x, y, wide, high, fill="#cfcfcf" if backward else "#ffffff", tip=tip)
-    sheet.text(
-        x + wide / 2, y + high / 2 + 4, label, anchor="middle", size=11, bold=backward, room=wide
-    )
+    size = 11 if wide > 20 else 10
+    sheet.text(x + wide / 2, y + high / 2 + 4, label, anchor="middle", size=size, bold=backward)
 
 
-def _draw_position(
-    sheet: Sheet, data: Row, number: int, windows: Sequence[tuple[int, int]], y: float
-) -> None:
+def _draw_position(sheet: Sheet, data: Row, number: int, clock: _Clock, y: float) -> None:
     position = data["positions"][number]
     sheet.text(MARGIN, y + 12, f"{data['axis']}={number}", bold=True, room=NAMES - 8)
     flying = f"{position['in_flight']:,} in flight"
     sheet.text(MARGIN, y + 25, flying, size=10, fill=FAINT, room=NAMES - 8)
-    for window in windows:
-        start, stop = window
-        x = _x(start, windows)
-        sheet.rect(x, y, (stop - start) * UNIT, HIGH, stroke=RULE, dash="2 3")
+    for window, (start, stop) in enumerate(clock.windows):
+        sheet.rect(clock.left(window), y, clock.span(window), HIGH, stroke=RULE, dash="2 3")
         for slot in position["slots"]:
             if start <= slot["start"] and slot["start"] + slot["length"] <= stop:
-                _slot(sheet, data, slot, x + (slot["start"] - start) * UNIT, y)
+                _slot(sheet, data, slot, clock.x(window, slot["start"]), y, clock.unit)
 
 
-def _slot(sheet: Sheet, data: Row, slot: Row, x: float, y: float) -> None:
+def _slot(sheet: Sheet, data: Row, slot: Row, x: float, y: float, unit: float) -> None:
     letter = chr(ord("a") + slot["chunk"]) if data["chunks"] > 1 else ""
     way = "backward" if slot["backward"] else "forward"
     tip = f"{way} of micro-batch {slot['micro']}, stage {slot['stage']}"
     label = f"{slot['micro']}{letter}"
-    _box(sheet, x, y, slot["length"] * UNIT, HIGH, slot["backward"], label, tip)
+    _box(sheet, x, y, slot["length"] * unit, HIGH, slot["backward"], label, tip)
 
 
-def _x(time: int, windows: Sequence[tuple[int, int]]) -> float:
-    """Where a time is; between two windows there is room for a gap."""
-    x = MARGIN + NAMES
-    for start, stop in windows:
-        if time <= stop:
-            return x + (time - start) * UNIT
-        x += (stop - start + 3) * UNIT
-    return x
-
-
-def _times(
-    sheet: Sheet, data: Row, windows: Sequence[tuple[int, int]], top: float, y: float
-) -> None:
-    for start, stop in windows:
-        first = -(-start // 5) * 5
-        for time in range(first, stop + 1, 5):
-            x = _x(time, [w for w in windows if w[0] >= start or w == windows[0]])
-            x = _x(start, windows) + (time - start) * UNIT
+def _times(sheet: Sheet, clock: _Clock, top: float, y: float) -> None:
+    for window, (start, stop) in enumerate(clock.windows):
+        for time in range(-(-start // 5) * 5, stop + 1, 5):
+            x = clock.x(window, time)
             sheet.line([(x, y), (x, y + 4)], stroke=FAINT)
             sheet.text(x, y + 16, str(time), anchor="middle", size=11, fill=FAINT)
-    if len(windows) > 1:
-        left, right = _x(windows[0][1], windows), _x(windows[1][0], windows)
-        hidden = windows[1][0] - windows[0][1]
-        middle = (left + right) / 2
+    if len(clock.windows) > 1:
+        hidden = clock.windows[1][0] - clock.windows[0][1]
+        middle = clock.left(1) - GAP / 2
         sheet.text(middle, (top + y) / 2 - 6, "…", anchor="middle", bold=True)
         sheet.text(middle, (top + y) / 2 + 10, f"{hidden:,} units", anchor="middle", size=11)
     sheet.text(MARGIN, y + 16, "time", size=11, fill=FAINT)
@@ -223,6 +236,6 @@ def _alternative(data: Row) -> str:
         orders.append(f"{data['axis']}={number}: {' '.join(run)}{more}")
     return (
         f"{len(data['positions'])} positions run {data['micro_batches']:,} micro-batches in "
-        f"{data['units']:,} units of time, idle for {data['bubble']:.4g} per unit of work. "
+        f"{data['units']:,} units of time, idle for {data['idle']:.4g} per unit of work. "
         f"F is forward, B backward. {'; '.join(orders)}."
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from placement_proofs.cost import bytes_of_steps
-from placement_proofs.cost.convention import convention
+from placement_proofs.cost.convention import Convention
 from placement_proofs.errors import IllFormed
 from placement_proofs.render.hatch import COLLECTIVES
 from placement_proofs.render.pictures.drawn import Drawn
@@ -36,17 +36,16 @@ MOST_ROWS = 60
 """Steps that are drawn; of more, those in the middle are left out."""
 
 
-def plan_data(drawn: Drawn, stage: str | None = None, widths: str | None = None) -> dict[str, Any]:
+def plan_data(drawn: Drawn, widths: Convention, stage: str | None = None) -> dict[str, Any]:
     """The steps of one stage in order; without ``stage``, of the first.
 
     Bytes are what a rank sends in a training step, under the convention ``widths``.
 
     Raises:
-        IllFormed: no stage or convention has that name.
+        IllFormed: no stage has that name.
     """
     plan, sizes = drawn.plan, drawn.sizes
-    named = convention(widths)
-    whole = plan_json(plan, drawn.subject.text, bytes_of_steps(plan, sizes, named))
+    whole = plan_json(plan, drawn.subject.text, bytes_of_steps(plan, sizes, widths))
     names = [s["name"] for s in whole["stages"]]
     if stage is not None and stage not in names:
         raise IllFormed("stage", repr(stage), f"the stages are {', '.join(names)}", "name one")
@@ -58,7 +57,7 @@ def plan_data(drawn: Drawn, stage: str | None = None, widths: str | None = None)
         "stage": chosen["name"],
         "micro_batches": sizes.dim(plan.micro),
         "schedule": plan.schedule,
-        "convention": named.name,
+        "convention": widths.name,
         "steps": steps,
     }
 
