@@ -50,12 +50,13 @@ def draw_counterexample(data: Row) -> Picture:
     """The picture of :func:`counterexample_data`."""
     found = data["counterexample"]
     sheet = Sheet(f"{_words(found['condition'])} fails: {data['composition']}")
-    moments = _distinct(found["moments"])
-    look = _Look(GAVE if found["contributions"] else 0.0, len(moments))
+    moments = _distinct(found)
+    given = any(_alone(found, name) for name in found["contributions"])
+    look = _Look(GAVE if given else 0.0, len(moments))
     y = sheet.heading(sheet.title, look.room)
     y = sheet.lines(MARGIN, y, _facts(data, found), look.room) + 8
     y = _heads(sheet, moments, look, y)
-    shown = list(range(len(moments[0]["ranks"]))) if moments else []
+    shown = list(range(len(moments[0]["ranks"]))) if moments else [0]
     for number in _ranks(found, shown):
         y = _rank(sheet, found, moments, number, look, y)
     if len(shown) > MOST_RANKS:
@@ -85,7 +86,7 @@ class _Look:
 
     @property
     def room(self) -> float:
-        return RANK + self.gave + self.moments * HELD + SAID
+        return max(620.0, RANK + self.gave + self.moments * HELD + SAID)
 
     def x(self, moment: int) -> float:
         return MARGIN + RANK + self.gave + moment * HELD
@@ -95,10 +96,22 @@ def _words(condition: str) -> str:
     return condition.replace("_", " ").capitalize()
 
 
-def _distinct(moments: Sequence[Row]) -> list[Row]:
-    """Without the moment of the check where nothing has changed since the blamed step."""
-    last = moments[-1:] if len(moments) < 3 or moments[2]["ranks"] != moments[1]["ranks"] else []
-    return [*moments[:-1], *last]
+def _distinct(found: Row) -> list[Row]:
+    """The moments that tell something.
+
+    A step that only compares changes nothing: one moment. The check is left out where nothing has
+    changed since the blamed step, and it stands alone where that one does not run at these sizes;
+    nothing is shown where no buffer is involved.
+    """
+    moments = found["moments"]
+    if not any(rank["holds"] for moment in moments for rank in moment["ranks"]):
+        return []
+    if len(moments) == 1:
+        return list(moments)
+    before, after, *check = moments
+    if before["step"] == found["step"] and before["ranks"] == after["ranks"]:
+        return [{**before, "when": "at"}]
+    return [before, after, *(m for m in check if m["ranks"] != after["ranks"])]
 
 
 def _facts(data: Row, found: Row) -> str:
@@ -108,7 +121,17 @@ def _facts(data: Row, found: Row) -> str:
         more = f" and {len(found['tensors']) - 3} more" if len(found["tensors"]) > 3 else ""
         texts.append(f"{found['subject']} is {', '.join(found['tensors'][:3])}{more}.")
     texts += [f"The loop differs from the derived plan: {text}." for text in data["without"]]
+    others = [f"{n} = {v}" for n, v in found["contributions"].items() if not _alone(found, n)]
+    if others:
+        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
+        texts.append(f"One device adds up {', '.join(others[:6])}{more}.")
     return " ".join(texts)
+
+
+def _alone(found: Row, name: str) -> bool:
+    """Whether the index of a contribution such as ``c[dp=0, mb=1]`` names a single rank."""
+    ranks = [r["rank"] for m in found["moments"][:1] for r in m["ranks"]]
+    return sum(_own(name, rank) for rank in ranks) == 1
 
 
 # --- the head of the table -----------------------------------------------------------
@@ -148,7 +171,7 @@ def _step_text(moment: Row) -> str:
 def _ranks(found: Row, numbers: Sequence[int]) -> Sequence[int]:
     """The ranks that are drawn; the one where the fault shows is among them."""
     kept = list(numbers[:MOST_RANKS])
-    ranks = [r["rank"] for r in found["moments"][0]["ranks"]] if found["moments"] else []
+    ranks = [r["rank"] for m in found["moments"][:1] for r in m["ranks"]]
     wrong = ranks.index(found["rank"]) if found["rank"] in ranks else 0
     return kept if wrong in kept or not kept else [*kept[:-1], wrong]
 
@@ -156,8 +179,9 @@ def _ranks(found: Row, numbers: Sequence[int]) -> Sequence[int]:
 def _rank(
     sheet: Sheet, found: Row, moments: Sequence[Row], number: int, look: _Look, y: float
 ) -> float:
-    rank = moments[0]["ranks"][number]["rank"]
-    gave = [f"{n} = {v}" for n, v in found["contributions"].items() if _own(n, rank)]
+    rank = moments[0]["ranks"][number]["rank"] if moments else found["rank"]
+    terms = found["contributions"].items() if look.gave else ()
+    gave = [f"{n} = {v}" for n, v in terms if _own(n, rank) and _alone(found, n)]
     held = [list(_lines(m["ranks"][number]["holds"])) for m in moments]
     wrong = rank == found["rank"]
     count = min(MOST_LINES + 1, max(2 if wrong else 1, len(gave), *map(len, held)))
