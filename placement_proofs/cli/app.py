@@ -12,6 +12,7 @@ from placement_proofs.cli.faults import faults
 from placement_proofs.cli.formula import formula
 from placement_proofs.cli.picture import picture
 from placement_proofs.cli.prove import prove
+from placement_proofs.cli.report import report
 from placement_proofs.cli.simulate import simulate
 from placement_proofs.cli.verify import verify
 
@@ -53,6 +54,7 @@ for _command in (
     simulate,
     explain,
     picture,
+    report,
     prove,
     verify,
     faults,

@@ -15,6 +15,7 @@ from typing import Any
 from placement_proofs.cost import symbols
 from placement_proofs.cost.communication import Communication, communication, ring
 from placement_proofs.cost.convention import DEFAULT, Convention
+from placement_proofs.cost.exports import javascript, mathml
 from placement_proofs.cost.memory import OFF, Memory, largest_position, memory
 from placement_proofs.cost.sizes import sizes_of
 from placement_proofs.cost.symbols import Expr
@@ -68,6 +69,14 @@ class Form:
     def to_python(self, name: str) -> str:
         """The source of a function of that name which computes the form; it needs no sympy."""
         return symbols.python_source(name, self.exact, f"{self.name}, in bytes.")
+
+    def to_javascript(self) -> str:
+        """A JavaScript expression of the exact form, on fractions of BigInts."""
+        return javascript(self.exact)
+
+    def to_mathml(self) -> str:
+        """The exact form as MathML; it needs no library in a browser."""
+        return mathml(self.exact)
 
     def to_json(self) -> dict[str, object]:
         """Exact and asymptotic text, LaTeX, symbols and terms."""

@@ -12,7 +12,7 @@ from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.source import source_text
 from placement_proofs.render.table import bullets, columns, paragraph, section, sections
 from placement_proofs.render.units import plural
-from placement_proofs.report import Failure, Report
+from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.verdict import ConditionResult, Verdict
 
 SHOWN_TENSORS = 4
@@ -54,24 +54,26 @@ def headline(report: Report, paint: Paint = PLAIN) -> str:
 
 def _why(report: Report) -> str:
     if report.verdict is Verdict.REFUTED and report.failure:
-        return f": {_words(report.failure.condition)} fails"
+        return f": {words(report.failure.condition)} fails"
     if report.verdict is Verdict.UNKNOWN:
         reasons = [c.reason for c in report.conditions.values() if c.verdict is Verdict.UNKNOWN]
         return f": {reasons[0]}" if reasons and reasons[0] else ""
     return ""
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
     return name.replace("_", " ")
 
 
 def conditions_text(conditions: Mapping[str, ConditionResult], paint: Paint = PLAIN) -> str:
     """The conditions with their verdicts and what each covers; why, where not proved."""
-    rows = [(_words(name), paint.verdict(c.verdict), _scope(c)) for name, c in conditions.items()]
+    rows = [
+        (words(name), paint.verdict(c.verdict), scope_text(c)) for name, c in conditions.items()
+    ]
     return columns(rows)
 
 
-def _scope(condition: ConditionResult) -> str:
+def scope_text(condition: ConditionResult) -> str:
     """Why, if there is a reason; else what a proof covers."""
     if condition.reason or condition.verdict is Verdict.REFUTED:
         return condition.reason
@@ -83,18 +85,20 @@ def failure_text(report: Report, paint: Paint = PLAIN) -> str:
     if report.failure is None:
         return ""
     failure = report.failure
-    title = f"counterexample on {_mesh(failure.counterexample)}, replayed exactly"
+    title = f"counterexample on {mesh_text(failure.counterexample)}, replayed exactly"
     if report.failures > 1:
         title += f" (the first of {report.failures})"
-    return section(paint.strong(title), columns(_failure_rows(failure, report)))
+    return section(paint.strong(title), columns(failure_rows(failure, report)))
 
 
-def _mesh(found: Mapping[str, Any]) -> str:
+def mesh_text(found: Mapping[str, Any]) -> str:
+    """The sizes of a counterexample: axes and loops."""
     sizes = {**found.get("mesh", {}), **found.get("turns", {})}
     return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "one rank"
 
 
-def _failure_rows(failure: Failure, report: Report) -> Iterator[tuple[str, str]]:
+def failure_rows(failure: Failure, report: Report) -> Iterator[tuple[str, str]]:
+    """What there is to say of a counterexample, as names and texts."""
     found = failure.counterexample
     if failure.members:
         yield failure.about, f"{_members(failure.members)}"
@@ -155,9 +159,13 @@ def _members(names: Sequence[str]) -> str:
 def _repairs(report: Report, paint: Paint) -> str:
     texts = []
     for fix in report.repairs:
-        cost = f"; {fix.cost if fix.cost != '0' else 'no traffic'}" if fix.cost else ""
-        texts.append(f"{fix.change}: {paint.verdict(fix.verdict)}{cost}")
+        texts.append(f"{fix.change}: {paint.verdict(fix.verdict)}{cost_text(fix)}")
     return bullets(texts)
+
+
+def cost_text(fix: Fix) -> str:
+    """What a repair costs, behind a semicolon."""
+    return f"; {fix.cost if fix.cost != '0' else 'no traffic'}" if fix.cost else ""
 
 
 def summary_text(verdicts: Sequence[Verdict], paint: Paint = PLAIN) -> str:

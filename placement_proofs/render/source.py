@@ -15,10 +15,11 @@ def source_text(source: Mapping[str, Any] | None, paint: Paint = PLAIN) -> str:
     if source is None:
         return ""
     title = f"understood from {Path(source['file']).name} ({source['format']})"
-    return section(paint.strong(title), columns(_rows(source)))
+    return section(paint.strong(title), columns(source_rows(source)))
 
 
-def _rows(source: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def source_rows(source: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Name, value and origin of what a file says; defaults are counted."""
     defaults = 0
     for field in source["fields"]:
         if field["provenance"] == "default":
