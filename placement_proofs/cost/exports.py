@@ -66,12 +66,57 @@ def javascript(expression: Expr) -> str:
 def mathml(expression: Expr) -> str:
     """A formula as presentation MathML of the core that browsers show without a library.
 
-    The alternatives of a maximum stand below each other.
+    It is several elements in a row, one for each term of a sum, so that a line can break between
+    them. The alternatives of a maximum stand below each other.
 
     Raises:
         ValueError: the formula has anything but what formulas have.
     """
-    return f'<math displaystyle="true">{_row([_shown(expression)])}</math>'
+    return "<wbr>".join(_element(piece) for piece in _pieces(expression))
+
+
+def alternatives(expression: Expr) -> tuple[Expr, tuple[Expr, ...]] | None:
+    """A sum with one maximum, taken apart: the other terms, and what the maximum is of."""
+    terms = expression.args if kind(expression) == "Add" else (expression,)
+    most = [term for term in terms if kind(term) == "Max"]
+    return (expression - most[0], most[0].args) if len(most) == 1 else None
+
+
+def _element(inside: str) -> str:
+    return f'<math displaystyle="true">{_row([inside])}</math>'
+
+
+def _pieces(expression: Expr) -> list[str]:
+    """The parts of a formula between which a line may break."""
+    match kind(expression):
+        case "Add":
+            return [piece for term in _signed(expression) for piece in _term_pieces(*term)]
+        case "Mul" if all(f.as_base_exp()[1] == 1 for f in expression.as_ordered_factors()):
+            return _factor_pieces(expression)
+        case _:
+            return [_shown(expression)]
+
+
+def _term_pieces(sign: str, term: Expr) -> list[str]:
+    first, *rest = _pieces(term)
+    return [_row([sign, first]), *rest]
+
+
+def _factor_pieces(expression: Expr) -> list[str]:
+    """A product whose last factor is a sum breaks inside of its brackets."""
+    *ahead, last = expression.as_ordered_factors()
+    if kind(last) != "Add" or any(factor.is_Rational and factor.q != 1 for factor in ahead):
+        return [_shown(expression)]
+    head = [_times([_factor(f) for f in ahead]), '<mo form="prefix">(</mo>']
+    pieces = _pieces(last)
+    pieces[0] = _row([*head, pieces[0]])
+    pieces[-1] = _row([pieces[-1], '<mo form="postfix">)</mo>'])
+    return pieces
+
+
+def _factor(expression: Expr) -> str:
+    shown = _shown(expression)
+    return _fenced(shown) if kind(expression) == "Add" else shown
 
 
 def _row(parts: Sequence[str]) -> str:
@@ -107,12 +152,19 @@ def _name(name: str) -> str:
 
 
 def _sum(expression: Expr) -> str:
-    parts: list[str] = []
+    return _row([part for sign, term in _signed(expression) for part in (sign, _shown(term))])
+
+
+def _signed(expression: Expr) -> list[tuple[str, Expr]]:
+    """The terms of a sum with the signs before them."""
+    terms: list[tuple[str, Expr]] = []
     for term in expression.as_ordered_terms():
         negative = term.could_extract_minus_sign()
-        sign = "<mo>\u2212</mo>" if negative else "<mo>+</mo>" if parts else ""
-        parts.append(sign + _shown(-term if negative else term))
-    return _row(parts)
+        form = "infix" if terms else "prefix"
+        sign = "\u2212" if negative else "+" if terms else ""
+        marked = f'<mo form="{form}">{sign}</mo>' if sign else ""
+        terms.append((marked, -term if negative else term))
+    return terms
 
 
 def _product(expression: Expr) -> str:

@@ -244,7 +244,11 @@ def _headline(report: Report) -> str:
     verdict = tag("span", text(report.verdict.value), class_=f"verdict {report.verdict.value}")
     model = text(f" on model {report.model}") if report.model else ""
     changes = "".join(text(f' with the deviation "{d}"') for d in report.deviations)
-    return tag("h1", f"{verdict} {tag('code', text(report.subject))}{changes}{model}")
+    title = tag("h1", f"{verdict} {tag('code', text(report.subject))}{changes}{model}")
+    if report.source is None:
+        return title
+    said = f"Read from {report.source['file']} ({report.source['format']})."
+    return title + tag("p", text(said))
 
 
 def _contents(parts: Sequence[str]) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 from placement_proofs.checking import plan_of
 from placement_proofs.cost.closed_form import ClosedForms, Form, closed_forms
 from placement_proofs.cost.convention import Convention
-from placement_proofs.cost.exports import mathml
+from placement_proofs.cost.exports import alternatives, mathml
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
 from placement_proofs.plan import Plan
-from placement_proofs.render.page.markup import details, scrolling, tag, text
+from placement_proofs.render.page.markup import bullets, details, scrolling, tag, text
 from placement_proofs.render.page.symbols import GROUPS, MOST, Knob, knobs
 from placement_proofs.render.pictures.drawn import POSITIONS, TURNS
 from placement_proofs.render.units import bytes_text
@@ -188,7 +188,7 @@ def _tables(variant: Variant, *, first: bool) -> str:
             for name, form in variant.even.forms()
             if name.startswith(kind)
         ]
-        heads = ("part", "formula, in bytes", "now", "share")
+        heads = ("part", "now", "share", "formula, in bytes")
         head = tag("thead", tag("tr", [tag("th", text(h), scope="col") for h in heads]))
         caption = tag("caption", text(title))
         whole = tag("table", [caption, head, tag("tbody", rows)], class_="forms")
@@ -207,20 +207,36 @@ def _tables(variant: Variant, *, first: bool) -> str:
 
 def _row(variant: Variant, name: str, form: Form, count: Any, kind: str) -> str:
     total = name in ("memory_persistent", "memory_peak", "communication_total")
-    shown = form.to_mathml()
-    if len(str(form.exact)) > LONG:
-        shown = details("a long formula", shown)
-    elif form.asymptotic != form.exact:
-        shown += tag("div", f"~ {mathml(form.asymptotic)}", class_="faint")
     output = tag(
         "output", text(bytes_text(count)), data_form=f"{variant.key}:{name}", data_kind=kind
     )
     exact = tag("span", "", class_="exact")
     bar = tag("div", tag("div", ""), class_="bar", aria_hidden="true")
-    label = _label(form.name)
-    cells = [tag("th", text(label), scope="row")]
-    cells += [tag("td", shown), tag("td", output + exact, class_="count"), tag("td", bar)]
+    cells = [tag("th", text(_label(form.name)), scope="row")]
+    cells += [tag("td", output + exact, class_="count"), tag("td", bar)]
+    cells.append(tag("td", _formula(form), class_="formulas"))
     return tag("tr", cells, class_="total" if total else None)
+
+
+def _formula(form: Form) -> str:
+    """The exact form, and the one that it comes near where that is another."""
+    exact = _exact(form)
+    if len(str(form.exact)) > LONG:
+        return details("a long formula", exact)
+    if form.asymptotic == form.exact or len(str(form.asymptotic)) > LONG // 2:
+        return exact
+    return exact + tag("div", f"~ {mathml(form.asymptotic)}", class_="formula faint")
+
+
+def _exact(form: Form) -> str:
+    """A formula; the alternatives of a maximum as a list."""
+    found = alternatives(form.exact)
+    if found is None:
+        return tag("div", mathml(form.exact), class_="formula")
+    rest, most = found
+    head = f"{mathml(rest)} plus the largest of" if rest != 0 else "the largest of"
+    items = bullets(tag("span", mathml(value), class_="formula") for value in most)
+    return tag("div", head, class_="formula") + items
 
 
 def _label(name: str) -> str:
