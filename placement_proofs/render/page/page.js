@@ -93,17 +93,25 @@
     return best;
   };
 
+  // A whole number, also as 7.5e9; null for anything else.
+  const whole = (text) => {
+    const found = /^([0-9]+)(?:\.([0-9]+))?(?:e\+?([0-9]{1,2}))?$/i.exec(text.trim());
+    if (!found) return null;
+    const [, head, tail = "", power = "0"] = found;
+    const [n, d] = q(BigInt(head + tail) * 10n ** BigInt(power), 10n ** BigInt(tail.length));
+    return d === 1n ? n : null;
+  };
+
   const typed = (input) => {
-    const name = input.dataset.symbol, error = one(`e-${name}`);
-    const good = /^[0-9]+$/.test(input.value.trim()) && BigInt(input.value) >= BigInt(input.min)
-      && BigInt(input.value) <= BigInt(setup.most);
+    const name = input.dataset.symbol, error = one(`e-${name}`), value = whole(input.value);
+    const good = value !== null && value >= BigInt(input.min) && value <= BigInt(setup.most);
     input.setAttribute("aria-invalid", String(!good));
-    error.textContent = good ? "" : `a whole number from ${input.min}`;
+    error.textContent = good ? "" : `a whole number from ${input.min} to 1e15`;
     if (!good) return;
-    values.set(name, BigInt(input.value));
+    values.set(name, value);
     const slider = one(`r-${name}`);
-    slider.value = nearest(setup.stops[name].map(Number), Number(input.value));
-    slider.setAttribute("aria-valuetext", grouped(values.get(name)));
+    slider.value = nearest(setup.stops[name].map(Number), Number(value));
+    slider.setAttribute("aria-valuetext", grouped(value));
     update();
   };
 
