@@ -378,10 +378,18 @@ def values(moment):
     return [[cell["value"] for cell in rank["holds"]] for rank in moment["ranks"]]
 
 
-def test_a_deviation_is_blamed_for_itself():
-    subject = read_subject("data(dp=4)", without=["drop all-reduce gradient dp"])
-    picture = draw_counterexample(counterexample_data(check(subject)))
-    assert "The deviation is to blame: drop all-reduce gradient dp." in picture.alternative
+@pytest.mark.parametrize(
+    ("text", "deviation"),
+    [
+        ("data(dp=4)", "drop all-reduce gradient dp"),
+        ("tensor(tp=2)", "drop all-reduce activation tp"),
+    ],
+)
+def test_a_deviation_is_blamed_for_itself(text, deviation):
+    report = check(read_subject(text, without=[deviation]))
+    picture = draw_counterexample(counterexample_data(report))
+    assert f"The deviation is to blame: {deviation}." in picture.alternative
+    assert "A step is missing" not in picture.svg
     assert_sound(picture)
 
 

@@ -62,6 +62,7 @@ def _why(report: Report) -> str:
 
 
 def words(name: str) -> str:
+    """The name of a condition as people say it."""
     return name.replace("_", " ")
 
 

@@ -71,7 +71,7 @@ def draw_counterexample(data: Row) -> Picture:
 def _explanation(data: Row) -> Iterator[str]:
     """The sentences of the prover; where the loop deviates, the deviation is to blame."""
     for sentence in data["counterexample"]["explanation"]:
-        if data["without"] and " step to blame " in sentence:
+        if data["without"] and sentence.startswith(("The step to blame", "A step is missing")):
             yield f"The deviation is to blame: {' or '.join(data['without'])}."
         else:
             yield sentence
