@@ -31,6 +31,9 @@ GAP = "???"
 SIZES = (2, 3, 5, 7, 11, 13)
 """Sizes at which formulas that differ are compared."""
 
+SHOWN = 3
+"""Words that a message shows."""
+
 Missing: TypeAlias = EllipsisType
 
 
@@ -58,7 +61,7 @@ def number(answer: float | Fraction | Missing, computed: float | Fraction, why: 
         return Checked(True, why)
     if mine * found > 0:
         return Checked(False, f"{answer} is {float(mine / found):.4g} times what it is")
-    return Checked(False, f"{answer} is {'above' if mine > found else 'below'} what it is")
+    return Checked(False, f"{answer} is too {'large' if mine > found else 'small'}")
 
 
 def formula(answer: str | Missing, computed: Form | str, why: str) -> Checked:
@@ -134,9 +137,10 @@ def choice(
     if mine == found:
         return Checked(True, why)
     extra, left = sorted(mine - found), len(found - mine)
-    parts = [f"{', '.join(extra)} is not what the package finds"] if extra else []
-    parts += [f"{left} of {len(found)} missing"] if left else []
-    return Checked(False, "; ".join(parts))
+    more = f" and {len(extra) - SHOWN} more" if len(extra) > SHOWN else ""
+    parts = [f"{', '.join(extra[:SHOWN])}{more}: not what the package finds"] if extra else []
+    parts += [f"{left} of {len(found)} missing"] if left and len(found) > 1 else []
+    return Checked(False, "; ".join(parts) or "nothing is named")
 
 
 def _words(given: str | Iterable[str]) -> set[str]:
