@@ -57,6 +57,9 @@ class Form:
         """The exact form as LaTeX."""
         return symbols.latex(self.exact)
 
+    def __repr__(self) -> str:
+        return f"{self.name} = {self.exact}"
+
     def _repr_latex_(self) -> str:
         """What a notebook shows."""
         return f"$\\displaystyle {self.latex}$"
