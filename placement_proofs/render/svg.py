@@ -138,6 +138,9 @@ class Picture:
         ]
         return element("svg", attributes, "\n" + "\n".join(parts) + "\n") + "\n"
 
+    def __repr__(self) -> str:
+        return f"Picture({self.title!r})"
+
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
         return self.svg
