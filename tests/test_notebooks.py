@@ -29,9 +29,15 @@ def read(path):
 
 def executed(notebook):
     client = pytest.importorskip("nbclient", reason="the notebooks extra is not installed")
-    options = {"resources": {"metadata": {"path": str(FOLDER)}}, "timeout": 300}
-    # Times of day and the version of Python would differ at every run.
-    client.NotebookClient(notebook, kernel_name="python3", record_timing=False, **options).execute()
+    # Times of day, pieces of streams and the version of Python would differ at every run.
+    client.NotebookClient(
+        notebook,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+        timeout=300,
+        record_timing=False,
+        coalesce_streams=True,
+    ).execute()
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
 
@@ -41,7 +47,7 @@ def tags(cell):
 
 
 def shown(cell):
-    """The outputs of a cell, each in its richest form; a stream may come in several pieces."""
+    """The outputs of a cell, each in its richest form."""
     texts = []
     for output in cell.get("outputs", ()):
         data = output.get("data", {})
