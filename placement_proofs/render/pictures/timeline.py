@@ -202,7 +202,7 @@ def _transfer(sheet: Sheet, step: Row, y: float, lanes: Sequence[tuple[float, fl
         sheet.line([(min(xs), y + ROW / 2 - 1), (max(xs), y + ROW / 2 - 1)], thick=3)
     for x, wide in lanes:
         tip = f"{step['step']}: {step['what']}"
-        fill = COLLECTIVES.get(step["step"], "blank")
+        fill = COLLECTIVES[step["step"]]
         sheet.rect(x - wide / 2, y + 3, wide, ROW - 8, fill=fill, tip=tip)
 
 
