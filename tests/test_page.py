@@ -121,6 +121,9 @@ def test_a_page_of_a_file_says_what_was_understood():
 def test_the_abstract_model_is_offered_where_it_has_a_plan():
     assert "any model of Psi parameters" in page_of(SUBJECTS["symbols"])
     assert "any model of Psi parameters" not in page_of(SUBJECTS["stages"])
+    assert "any model of Psi parameters" not in page("expert(ep=2)")
+    assert "its layers exchange" in page_of(SUBJECTS["own"])
+    assert "its layers exchange" not in page_of(SUBJECTS["symbols"])
 
 
 def test_without_formulas_the_page_says_why():

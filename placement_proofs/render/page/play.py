@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,11 +11,15 @@ from importlib.resources import files
 from typing import Any
 
 from placement_proofs.checking import plan_of
+from placement_proofs.composition import Composition
 from placement_proofs.cost.closed_form import ClosedForms, Form, closed_forms
 from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.exports import alternatives, mathml
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
+from placement_proofs.layout import sharded
+from placement_proofs.model import Model
+from placement_proofs.placement import EVERY, State
 from placement_proofs.plan import Plan
 from placement_proofs.render.page.markup import bullets, details, scrolling, tag, text
 from placement_proofs.render.page.symbols import GROUPS, MOST, Knob, knobs
@@ -25,6 +30,10 @@ from placement_proofs.zoo import named
 PSI, BYTES = "Psi", "P"
 LONG = 400
 """Characters of a formula that stands in a row of its own, to be opened."""
+INSIDE = (
+    "One operation of Psi parameters stands for the whole network: what its layers exchange with "
+    "each other is not counted."
+)
 WORDS = {"memory": "Memory of a rank", "communication": "Sent by a rank in a step"}
 
 
@@ -34,6 +43,7 @@ class Variant:
 
     key: str
     title: str
+    note: str
     plan: Plan
     even: ClosedForms
     uneven: ClosedForms
@@ -65,22 +75,42 @@ def variants(subject: Subject, widths: Convention) -> list[Variant]:
     Raises:
         IllFormed: the subject is an element program, or a symbol of it names a size of the model.
     """
-    model = subject.composed()[1]
-    found = [_variant("own", f"model {model.name}", subject, widths)]
-    abstract = named("abstract")
+    composition, model = subject.composed()
+    found = [_variant("own", f"model {model.name}", "", subject, widths)]
+    abstract = _abstract(composition)
     if model.name != "abstract" and abstract is not None:
+        inside = any(flow.input != sharded(0) for flow in composition.placement.flows)
+        other = replace(subject, model=abstract)
         try:
-            other = replace(subject, model=abstract)
-            found.append(_variant("psi", "any model of Psi parameters", other, widths))
+            title = "any model of Psi parameters"
+            found.append(_variant("psi", title, INSIDE if inside else "", other, widths))
         except IllFormed:
             pass
     return found
 
 
-def _variant(key: str, title: str, subject: Subject, widths: Convention) -> Variant:
+def _abstract(composition: Composition) -> Model | None:
+    """The model of Psi parameters, if every strategy that places parameters places those.
+
+    Its activations divide over the axes that cut something else than the batch.
+    """
+    model = named("abstract")
+    assert model is not None
+    groups = {EVERY, *(t.group for t in model.tensors)}
+    for strategy in composition.strategies:
+        own = {p.group for p in strategy.placement.places if p.state is State.PARAMETERS}
+        if own and not own & groups:
+            return None
+    sizes = composition.mesh.sizes()
+    cuts = [sizes[f.axis] for f in composition.placement.flows if f.input != sharded(0)]
+    parts = math.prod(size for size in cuts if isinstance(size, int))
+    return replace(model, dims={**model.dims, "A": model.dims["A"] * parts})
+
+
+def _variant(key: str, title: str, note: str, subject: Subject, widths: Convention) -> Variant:
     plan, model = plan_of(subject)
     even, uneven = (closed_forms(plan, model, widths, divides=d) for d in (True, False))
-    return Variant(key, title, plan, even, uneven)
+    return Variant(key, title, note, plan, even, uneven)
 
 
 # --- markup --------------------------------------------------------------------------
@@ -198,7 +228,7 @@ def _tables(variant: Variant, *, first: bool) -> str:
     said += "." if where == "only" else f", pipeline position {where}."
     return tag(
         "div",
-        [tag("p", text(said)), *parts],
+        [tag("p", text(f"{said} {variant.note}".strip())), *parts],
         class_="variant",
         data_variant=variant.key,
         hidden=not first,

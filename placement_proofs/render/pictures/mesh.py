@@ -63,8 +63,10 @@ def draw_mesh(data: Row) -> Picture:
 
 
 def _columns(data: Row) -> int:
-    """Whole turns of the innermost axis, where it is short."""
+    """A mesh of two axes as it is; else whole turns of the innermost axis, where it is short."""
     lengths = [len(at) for at in data["shown"].values() if len(at) > 1]
+    if len(lengths) == 2 and lengths[1] <= COLUMNS:
+        return lengths[1]
     last = lengths[-1] if lengths and lengths[-1] <= COLUMNS else COLUMNS
     return min(len(data["ranks"]), COLUMNS // last * last)
 
