@@ -38,7 +38,7 @@ MODES = {
     "R": "replicated",
     "S": "sharded",
     "S*": "sharded, gathered for use",
-    "stages": "each position has layers of its own",
+    "stage": "each position has layers of its own",
 }
 CELL, BAR, LINE, GAP = 224.0, 56.0, 32.0, 6.0
 COLUMNS = 4

@@ -20,7 +20,7 @@ STORED = (State.PARAMETERS, State.GRADIENTS, State.OPTIMIZER)
 MOST_RANKS = 16
 """Ranks that are drawn; of more, some stand for the others."""
 MOST_TENSORS = 2
-STAGES = "stages"
+STAGES = "stage"
 """What stands in the table for the pipeline's axis: each rank has layers of its own."""
 
 
