@@ -112,6 +112,14 @@ def test_a_refuted_page_has_counterexample_and_repairs():
     assert "got 3/2: wrong" in whole
 
 
+def test_a_fault_of_the_norm_has_a_page():
+    subject = read_subject(
+        "zero3(dp=2)", model="abstract", without=["drop all-reduce statistic dp"]
+    )
+    whole = document(subject, check(subject))
+    assert "norm integrity" in whole and "Not drawn" not in whole and "No formulas" not in whole
+
+
 def test_a_page_of_a_file_says_what_was_understood():
     whole = page_of(SUBJECTS["config"])
     assert "Read from examples/configs/megatron_moe.sbatch (megatron)." in whole

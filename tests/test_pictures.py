@@ -328,9 +328,27 @@ def test_bars_are_the_bytes_of_the_bill():
         assert sum(bar["phases"].values()) == bar["bytes"]
 
 
-def test_a_file_chooses_the_convention_as_for_check():
-    path = "examples/configs/megatron_moe.sbatch"
-    assert pictures.picture_memory(path).data["memory"]["peak"] == check(path).memory["peak"]
+@pytest.mark.parametrize(
+    ("text", "deviations"),
+    [
+        (SUBJECTS[2], ()),
+        ("examples/configs/megatron_moe.sbatch", ()),
+        ("zero3(dp=2)", ("drop all-reduce statistic dp",)),
+        ("data(dp=8)", ("drop all-reduce gradient dp",)),
+    ],
+)
+def test_bills_are_those_of_check(text, deviations):
+    """With a file's convention, and with a deviation of the norm that is not costed."""
+    subject = read_subject(text, without=deviations)
+    report = check(subject)
+    assert pictures.picture_memory(subject).data["memory"]["peak"] == report.memory["peak"]
+    assert pictures.picture_traffic(subject).data["total"] == report.communication["total"]
+    assert_sound(pictures.picture_plan(subject))
+
+
+def test_flat_storage_is_said():
+    subject = read_subject("fsdp(dp=4)", profile="torch-fsdp1")
+    assert "one flat tensor of its unit" in " ".join(pictures.picture_mesh(subject).data["notes"])
 
 
 # --- schedules -----------------------------------------------------------------------

@@ -10,11 +10,12 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
-from placement_proofs.checking import plan_of
+from placement_proofs.checking import plan_of, without_norm
 from placement_proofs.composition import Composition
 from placement_proofs.cost.closed_form import ClosedForms, Form, closed_forms
 from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.exports import alternatives, mathml
+from placement_proofs.cost.symbols import symbol
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
 from placement_proofs.layout import sharded
@@ -108,7 +109,8 @@ def _abstract(composition: Composition) -> Model | None:
 
 
 def _variant(key: str, title: str, note: str, subject: Subject, widths: Convention) -> Variant:
-    plan, model = plan_of(subject)
+    plan, model = plan_of(subject, clipping=bool(subject.deviations))
+    plan = without_norm(plan)
     even, uneven = (closed_forms(plan, model, widths, divides=d) for d in (True, False))
     return Variant(key, title, note, plan, even, uneven)
 
@@ -165,7 +167,6 @@ def _choice(found: Sequence[Variant]) -> str:
 
 
 def _knob(knob: Knob, keys: Sequence[str], first: str) -> str:
-    name = text(knob.name)
     index = knob.stops.index(knob.value)
     label = tag("label", f"{_math_name(knob.name)} {text(knob.meaning)}", for_=f"n-{knob.name}")
     slider = tag(
@@ -198,14 +199,11 @@ def _knob(knob: Knob, keys: Sequence[str], first: str) -> str:
         label + slider + number + error,
         class_="knob",
         data_of=" ".join(keys),
-        data_name=name,
         hidden=first not in keys,
     )
 
 
 def _math_name(name: str) -> str:
-    from placement_proofs.cost.symbols import symbol
-
     return mathml(symbol(name))
 
 

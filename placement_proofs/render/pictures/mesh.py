@@ -275,8 +275,17 @@ def _alternative(data: Row, hidden: int) -> str:
     first, last = data["ranks"][0], data["ranks"][-1]
     more = f", {hidden} of them not drawn" if hidden else ""
     ranks = [first] if first is last else [first, last]
-    texts = [_told(rank) for rank in ranks]
+    texts = [*map(_modes_told, data["table"]), *map(_told, ranks)]
     return f"{data['world']} ranks on the mesh {mesh}{more}. {' '.join(texts)}"
+
+
+def _modes_told(row: Row) -> str:
+    parts = []
+    for state, modes in row["states"].items():
+        said = [f"{mode} on {axis}" for axis, mode in modes.items()]
+        said += [row["elsewhere"][state]] if state in row["elsewhere"] else []
+        parts.append(f"{state} {', '.join(said) or 'whole'}")
+    return f"Modes of {', '.join(row['groups'])}: {'; '.join(parts)}."
 
 
 def _told(rank: Row) -> str:
