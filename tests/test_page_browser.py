@@ -34,6 +34,7 @@ FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
+    "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
