@@ -14,12 +14,13 @@ from drawn import compositions
 from hypothesis import given, settings
 
 from placement_proofs import check, read_subject
-from placement_proofs.checking import plan_of
+from placement_proofs.checking import convention_of, plan_of
 from placement_proofs.cost import symbols
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.exports import javascript, mathml
 from placement_proofs.render.page import document, page
 from placement_proofs.render.page.markup import data_script, tag, text
+from placement_proofs.render.page.play import data, variants
 
 SUBJECTS = {
     "own": "zero3(dp=8) * tensor(tp=4, sequence=True)",
@@ -137,6 +138,31 @@ def test_the_abstract_model_is_offered_where_it_has_a_plan():
 def test_without_formulas_the_page_says_why():
     whole = page("zero3(dp=h)")
     assert "No formulas: symbol h" in whole and 'id="controls"' not in whole
+
+
+MICRO_BATCHES_OF_TWO = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 3,
+    "zero_optimization": {"stage": 3},
+}
+
+
+def test_all_parts_of_a_page_say_the_same_numbers(tmp_path):
+    """Formulas at the first values of the sliders, pictures and the check itself."""
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(MICRO_BATCHES_OF_TWO))
+    for subject in (read_subject(str(path), world=64), read_subject(SUBJECTS["own"])):
+        report = check(subject)
+        found = variants(subject, convention_of(subject, None))
+        values = {n: int(v) for n, v in data(found)["values"].items()}
+        assert len(found) == 2
+        for variant in found:
+            own = {n: v for n, v in values.items() if n in variant.used}
+            assert own == variant.values
+        numbers = found[0].even.numbers(found[0].values)
+        assert numbers["memory_peak"].bytes == report.memory["peak"]
+        assert numbers["memory_persistent"].bytes == report.memory["persistent"]
+        assert numbers["communication_total"].bytes == report.communication["total"]
 
 
 def test_the_same_subject_gives_the_same_page():

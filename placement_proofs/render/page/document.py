@@ -61,7 +61,7 @@ def document(subject: Subject, report: Report, convention: str | None = None) ->
         section("Findings in the file", _findings(report), "findings"),
         section("Memory and traffic", _play(subject, found, why, convention), "costs"),
         section("Pictures", _pictures(subject, convention), "pictures"),
-        section("Plan", _plan(subject, convention), "plan"),
+        section("Program" if subject.program else "Plan", _plan(subject, convention), "plan"),
         section("Understood from the file", _source(report), "source"),
         section("Assumptions and notes", _assumptions(report), "assumptions"),
     ]

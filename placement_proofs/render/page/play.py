@@ -78,7 +78,7 @@ def variants(subject: Subject, widths: Convention) -> list[Variant]:
     """
     composition, model = subject.composed()
     found = [_variant("own", f"model {model.name}", "", subject, widths)]
-    abstract = _abstract(composition)
+    abstract = _abstract(composition, model.micro_batch)
     if model.name != "abstract" and abstract is not None:
         inside = any(flow.input != sharded(0) for flow in composition.placement.flows)
         other = replace(subject, model=abstract)
@@ -90,7 +90,7 @@ def variants(subject: Subject, widths: Convention) -> list[Variant]:
     return found
 
 
-def _abstract(composition: Composition) -> Model | None:
+def _abstract(composition: Composition, micro_batch: int) -> Model | None:
     """The model of Psi parameters, if every strategy that places parameters places those.
 
     Its activations divide over the axes that cut something else than the batch.
@@ -105,7 +105,8 @@ def _abstract(composition: Composition) -> Model | None:
     sizes = composition.mesh.sizes()
     cuts = [sizes[f.axis] for f in composition.placement.flows if f.input != sharded(0)]
     parts = math.prod(size for size in cuts if isinstance(size, int))
-    return replace(model, dims={**model.dims, "A": model.dims["A"] * parts})
+    dims = {**model.dims, "A": model.dims["A"] * parts}
+    return replace(model, dims=dims, micro_batch=micro_batch)
 
 
 def _variant(key: str, title: str, note: str, subject: Subject, widths: Convention) -> Variant:
@@ -127,17 +128,11 @@ def play(found: Sequence[Variant], convention: Convention) -> str:
 
 
 def _controls(found: Sequence[Variant]) -> str:
-    known: dict[str, list[Variant]] = {}
-    all_knobs: dict[str, Knob] = {}
-    for variant in found:
-        for knob in variant.knobs:
-            known.setdefault(knob.name, []).append(variant)
-            all_knobs.setdefault(knob.name, knob)
     groups = []
     for group, legend in GROUPS.items():
         rows = [
-            _knob(knob, [v.key for v in known[name]], found[0].key)
-            for name, knob in all_knobs.items()
+            _knob(knob, [v.key for v in found if name in v.used], found[0].key)
+            for name, knob in _knobs(found).items()
             if knob.group == group
         ]
         if rows:
@@ -151,6 +146,14 @@ def _controls(found: Sequence[Variant]) -> str:
     )
     reset = tag("button", "Reset", type="reset")
     return tag("form", [choice, *groups, tag("p", rounding + reset)], id="controls")
+
+
+def _knobs(found: Sequence[Variant]) -> dict[str, Knob]:
+    """The knobs by name; of those that several variants have, the first one's."""
+    known: dict[str, Knob] = {}
+    for knob in (knob for variant in found for knob in variant.knobs):
+        known.setdefault(knob.name, knob)
+    return known
 
 
 def _choice(found: Sequence[Variant]) -> str:
@@ -276,10 +279,10 @@ def _label(name: str) -> str:
 
 def data(found: Sequence[Variant]) -> dict[str, Any]:
     """What the script needs beside the formulas: stops, first values, derived symbols."""
-    stops = {k.name: [str(n) for n in k.stops] for v in found for k in v.knobs}
+    known = _knobs(found)
     return {
-        "stops": stops,
-        "values": {k.name: str(k.value) for v in found for k in v.knobs},
+        "stops": {name: [str(n) for n in knob.stops] for name, knob in known.items()},
+        "values": {name: str(knob.value) for name, knob in known.items()},
         "derived": {v.key: _derived(v) for v in found},
         "most": str(MOST),
     }
