@@ -260,21 +260,54 @@ def _evaluated(node, values):
 
 
 CORE = {"math", "mrow", "mi", "mn", "mo", "mspace", "mfrac", "msup", "msub", "mtable", "mtr", "mtd"}
+SIGNS = {"\u2062": "*", "\u2212": "-", "\u2308": "ceil(", "\u2309": ")"}
 
 
 @given(composition=compositions())
 @settings(max_examples=5)
-def test_mathml_is_of_the_core_and_names_every_symbol(composition):
+def test_mathml_means_the_formula(composition):
+    """Read back as people read it, it has the value of the formula; only the core is used."""
     for divides in (True, False):
-        for _, form in forms_of(composition, divides).forms():
-            shown = mathml(form.exact)
-            tree = ElementTree.fromstring(f"<p>{shown.replace('<wbr>', '')}</p>")
-            assert {element.tag for element in tree.iter()} - {"p"} <= CORE
-            said = {e.text for e in tree.iter("mi")}
-            for name in symbols.symbols_of(form.exact):
-                head, _, tail = name.partition("_")
-                assert {head, tail} - {""} <= said or name == "Psi"
-            assert "".join(tree.itertext()).count("(") == "".join(tree.itertext()).count(")")
+        forms = forms_of(composition, divides)
+        for _, form in forms.forms():
+            shown = ElementTree.fromstring(f"<p>{mathml(form.exact).replace('<wbr>', '')}</p>")
+            assert {element.tag for element in shown.iter()} - {"p"} <= CORE
+            names = symbols.symbols_of(form.exact)
+            used = {n: Fraction(7 + 2 * i) for i, n in enumerate(names)}
+            spoken = {n.replace("Psi", "\u03a8"): v for n, v in used.items()}
+            calls = {"max": max, "min": min, "ceil": lambda x: Fraction(-(-x // 1))}
+            assert eval(meant(shown), {**spoken, **calls}) == symbols.number(form.exact, used)
+
+
+def meant(node):
+    """A formula in Python's words; factors that touch are multiplied by a sign."""
+    inside = [meant(child) for child in node]
+    match node.tag:
+        case "mi" | "mn":
+            return node.text
+        case "mo":
+            return SIGNS.get(node.text, node.text)
+        case "msub":
+            return "_".join(inside)
+        case "mfrac":
+            return f"(({inside[0]})/({inside[1]}))"
+        case "msup":
+            return f"({inside[0]})**{inside[1]}"
+        case "mtable":
+            return f"({', '.join(inside)})"
+    return "".join(inside)
+
+
+def test_a_misprint_is_seen():
+    n, k = symbols.symbol("N"), symbols.symbol("K")
+    shown = mathml(k * (n - 1))
+    right, wrong = (
+        eval(
+            meant(ElementTree.fromstring(f"<p>{text_.replace('<wbr>', '')}</p>")), {"N": 3, "K": 5}
+        )
+        for text_ in (shown, shown.replace("\u2212", "+"))
+    )
+    assert (right, wrong) == (10, 20)
 
 
 def test_mathml_of_a_small_formula():

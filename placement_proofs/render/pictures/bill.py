@@ -118,7 +118,7 @@ def _memory_alternative(held: Row) -> str:
     within = ", ".join(f"{kind} {bytes_text(n)}" for kind, n in held["at_peak"].items() if n)
     return (
         f"Between steps {bytes_text(held['persistent'])}: {device}. At the peak also: "
-        f"{within}. Peak {bytes_text(held['peak'])}."
+        f"{within or 'nothing'}. Peak {bytes_text(held['peak'])}."
     )
 
 
