@@ -138,7 +138,7 @@ def test_numbers_in_the_text_are_computed(path):
 
 def numbers(text):
     """Numbers apart from names such as 1F1B, ``ep2`` or those of papers, notebooks and headings."""
-    names = r"arXiv \d+\.\d+|\[\d+\]\([^)]*\)|\]\([^)]*\)|https?://\S+|notebook \d+|^#+ \d+\."
+    names = r"arXiv\s+\d+\.\d+|\[\d+\]\([^)]*\)|\]\([^)]*\)|https?://\S+|notebook \d+|^#+ \d+\."
     plain = re.sub(names, "", text, flags=re.M)
     found = re.findall(r"(?<![\w.])\d+(?:[.,]\d+)*(?!\w)", plain)
     return {n.replace(",", "") for n in found if len(n.replace(",", "")) > 1}
