@@ -319,6 +319,13 @@ def test_what_is_live_at_the_peak_adds_up_to_it(composition):
     assert all(live[kind] <= most for kind, most in bill.transient.items())
 
 
+def test_operations_of_two_passes_are_not_drawn_as_one():
+    """The loss is the last operation forward and the first backward."""
+    steps = pictures.picture_plan(read_subject("zero3(dp=4)", model="abstract")).data["steps"]
+    runs = [(step["section"], step["what"]) for step in steps if step["step"] == "run"]
+    assert runs == [("forward", "opaque, loss"), ("backward", "loss"), ("backward", "opaque")]
+
+
 def test_bars_are_the_bytes_of_the_bill():
     picture = pictures.picture_traffic(SUBJECTS[2])
     subject = drawn(SUBJECTS[2])

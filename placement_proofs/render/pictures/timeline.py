@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from placement_proofs.cost import bytes_of_steps
@@ -50,7 +52,11 @@ def plan_data(drawn: Drawn, widths: Convention, stage: str | None = None) -> dic
     if stage is not None and stage not in names:
         raise IllFormed("stage", repr(stage), f"the stages are {', '.join(names)}", "name one")
     chosen = whole["stages"][names.index(stage) if stage else 0]
-    steps = [_step(group, drawn) for group in grouped(chosen["steps"], every=False)]
+    steps = [
+        _step(group, drawn)
+        for _, rows in groupby(chosen["steps"], key=itemgetter("section"))
+        for group in grouped(list(rows), every=False)
+    ]
     return drawn.header("plan") | {
         "axes": {name: sizes.axis(name) for name in plan.mesh.names},
         "stages": names,
