@@ -263,7 +263,7 @@ def test_the_command_says_which_route_decided(run):
     proved = run(*text, "traffic <= 3/2 * data(dp=N) traffic")
     assert proved.code == 0
     assert "covers all whole N, Psi from 1; all models of these operations" in proved.out
-    assert "decided by no coefficient of the difference is negative" in proved.out
+    assert "why: no coefficient of the difference is negative" in proved.out
     assert "z3: no real sizes from 1 at which it fails (QF_NRA, one case)" in proved.out
     refuted = run(*text, "zero2(dp=N) memory > 1/7 * data(dp=N) memory", "--json")
     assert refuted.code == 1

@@ -70,7 +70,7 @@ class Claim:
             at = ", ".join(f"{name} = {size}" for name, size in self.witness.items())
             least = ", the smallest by their sum" if self.smallest and self.witness else ""
             lines.append(f"  fails at {at or 'these numbers'}{least}")
-        lines.append(f"  decided by {self.why}" if self.decided else f"  undecided: {self.why}")
+        lines.append(f"  {'why' if self.decided else 'undecided'}: {self.why}")
         return "\n".join(lines)
 
     @property
