@@ -133,7 +133,7 @@ def _random(count):
 
 def _kernel(program):
     try:
-        kernel.check(certificate_of(program, "random", 3_000))
+        kernel.check(certificate_of(program, "random", 1_000))
     except (Outside, kernel.Undecided):
         return None
     except kernel.Rejected:
@@ -152,17 +152,17 @@ def _states(program):
     ("change", "message"),
     [
         (lambda c: c.update(schema="x"), "the schema is not"),
-        (lambda c: c.update(degrees={"dp": 0, "counts": 0}), "the degree bounds are {'dp': 2"),
+        (lambda c: c.update(degrees={"dp": 0, "counts": 0}), "the degree bounds are {'dp': 1"),
         (lambda c: c.update(steps=[]), "nothing is compared, or not all"),
         (lambda c: c["steps"].pop(1), "W, rank .* at {'dp': 2}"),
         (lambda c: c["steps"][1].update(mean=False), "W, rank .* at {'dp': 2}"),
         (lambda c: c.pop("axes"), "has no meaning: KeyError"),
         (lambda c: c["steps"][0].update(op="run"), "there is no step run"),
         (lambda c: c["steps"][0].update(over=["xx"]), "has no meaning: KeyError"),
-        (lambda c: c["table"].pop(), "the table is not that of the program at {'dp': 5}"),
+        (lambda c: c["table"].pop(), "the table is not that of the program at {'dp': 3}"),
         (lambda c: c["table"].append(c["table"][0]), "the table has more points"),
-        (lambda c: c["table"][2].reverse(), "the table is not that of the program at {'dp': 3}"),
-        (lambda c: c["table"][2][1].append("1"), "the table is not that of the program"),
+        (lambda c: c["table"][1].reverse(), "the table is not that of the program at {'dp': 2}"),
+        (lambda c: c["table"][1][1].append("1"), "the table is not that of the program"),
         (lambda c: c.update(loops=["dp"]), "the names of axes and loops are not distinct"),
         (lambda c: c["normal_form"].update(V=c["normal_form"]["W"]), "nothing is compared, or not"),
     ],
@@ -288,8 +288,9 @@ WITHOUT = {
     "micro-batches": {(0, 0, 0), (0, 0, 1), (0, 1), (0, 2)},
     "tokens": {(0,), (1,), (2,), (3,), (4,)},
     "clipping": {(0,), (1,), (2,), (3,), (4,), (5,)},
-    "contracts": {(2,), (3,), (4,), (5,), (6,), (7,), (9,), (11,)},
+    "contracts": {(2,), (3,), (4,), (5,), (7,), (9,), (11,)},
 }
+"""Steps that matter: not ticks of one step, draws that no contract reads, contracts."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -304,27 +305,18 @@ def test_a_certificate_without_a_step_is_rejected(name):
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        # zero at as many sizes as no degree asks for
-        (
-            "spec W = d[dp]\ngrad g = d[dp]\nsum g dp\ngrad g += c[dp] x=(dp-1)*(dp-2)*(dp-3)*(dp-4)",
-            "",
-        ),
-        ("spec W = c[dp]\ngrad g = c[dp] x=1+(dp-1)*(dp-2)*(dp-3)/7\nsum g dp", ""),
-        # counts of two families, alike where all are 1
-        (
-            "spec W = c[dp]/n\ncount o = n[dp]\ncount k = m[dp]\nsum k dp\ngrad g = c[dp] x=1/k\nsum g dp",
-            "",
-        ),
-        # owners that differ only from three ranks on
-        ("spec W = c[dp]\ngrad g = c[dp]\nsum g dp\nif dp@p: grad h = c[dp]\nif dp@q: zero g", ""),
+        "spec W = d[dp]\ngrad g = d[dp]\nsum g dp\ngrad g += c[dp] x=(dp-1)*(dp-2)*(dp-3)",
+        "spec W = c[dp]\ngrad g = c[dp] x=1+(dp-1)*(dp-2)*(dp-3)/7\nsum g dp",
+        "spec W = c[dp]/n\ncount o = n[dp]\ncount k = m[dp]\nsum k dp\n"
+        "grad g = c[dp] x=1/k\nsum g dp",
+        "spec W = c[dp]\ngrad g = c[dp]\nsum g dp\nif dp@!p and dp@!q: zero g",
     ],
+    ids=["zero at three sizes", "one at three sizes", "counts that are alike", "a third rank"],
 )
-def test_agreement_at_a_few_points_is_not_enough(text, reason):
-    program = parse_program(
-        f"axes dp\ncopy w of W\nbuffer h\n{text}\nupdate w g\n".replace("copy", "copy", 1)
-    )
+def test_agreement_at_a_few_points_is_not_enough(text):
+    program = parse_program(f"axes dp\ncopy w of W\n{text}\nupdate w g\n")
     with pytest.raises(kernel.Rejected):
         kernel.check(certificate_of(program, "x"))
 
@@ -391,7 +383,7 @@ def test_the_points_are_those_that_the_bounds_ask_for():
     ("text", "reason"),
     [
         (DATA.replace("update w g\n", ""), "nothing is computed"),
-        (DATA.replace("mean g dp", "max g dp"), "a maximum"),
+        (DATA.replace("mean g dp", "flag f = b[dp]\nmax f dp\nmean g dp"), "flags"),
         (DATA.replace("mean g dp", "apply g = sqrt(g)"), "the function sqrt"),
         (DATA.replace("use w\n", "use w\napply h = f(w)\nset h2 h\n"), "a copy mixed"),
     ],

@@ -76,6 +76,18 @@ def test_a_wrong_counterexample_is_noticed(tmp_path, wrong):
     assert right.as_expected and not other.as_expected
 
 
+def test_a_second_mesh_is_replayed(tmp_path):
+    """Tied embeddings whose two owners differ, on two stages of two data ranks."""
+    path = next(p for p in all_theories() if p.stem == "pipeline")
+    (claim,) = (c for c in read_theory(path).claims if c.also)
+    (outcome,) = (o for o in run_claims([read_theory(path)]) if o.claim == claim)
+    assert outcome.as_expected and dict(outcome.second.sizes) == {"pp": 2, "dp": 2}
+    assert outcome.second.got != outcome.second.expected
+    text = path.read_text().replace("also = { pp = 2, dp = 2 }", "also = { pp = 2, dp = 1 }")
+    (other,) = (o for o in run_claims([theory(tmp_path, text)]) if o.claim.also)
+    assert not other.as_expected, "with one data rank there is one owner"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -247,10 +247,8 @@ class _Lowering:
         names = [p.name for p in self.program.params if p.name in own or p.clip in groups - {None}]
         for name in names:
             self._form(name)
-        bufs = {of[name]: name for name in step.bufs}
-        group = [[name, bufs.get(name, "")] for name in names]
         self.obliged = True
-        made = {"op": "clip", "bufs": list(step.bufs), "by": step.by, "group": group}
+        made = {"op": "clip", "bufs": list(step.bufs), "by": step.by, "group": names}
         return {**made, "name": next(iter(groups))}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
 
 from placement_proofs.prove.kernel.machine import Machine
-from placement_proofs.prove.kernel.numbers import Num, Rank, Rejected, Row, each, plus
+from placement_proofs.prove.kernel.numbers import Num, Rank, Rejected, Row, Undecided, each, plus
 from placement_proofs.prove.kernel.steps import (
-    ENDS,
     Step,
     counted,
     expression,
@@ -25,20 +24,28 @@ from placement_proofs.prove.kernel.steps import (
 def clip(m: Machine, s: Step) -> None:
     """The norm must count every element of the group once; then gradients are marked as clipped."""
     want: Row = {}
-    for name, buf in s["group"]:
+    for name in s["group"]:
         inner = m.frozen(form(m, name))
-        cut = [a for a, o in m.held.get(buf, {}).items() if o not in ENDS]
-        shards = itertools.product(*(range(m.sizes[a]) for a in sorted(cut, key=m.axes.index)))
-        names = sorted(cut, key=m.axes.index)
-        for shard in shards if inner else ():
-            key = ("squares", inner, tuple(zip(names, shard, strict=True)))
-            want = plus(want, {key: m.number(1)})
+        cut = _cut(m, s["by"], inner)
+        for shard in itertools.product(*(range(m.sizes[axis]) for axis, _ in cut)):
+            whose = tuple((*pair, i) for pair, i in zip(cut, shard, strict=True))
+            want = plus(want, {("squares", inner, whose): m.number(1)} if inner else {})
     clipped = {rank for buf in s["bufs"] for rank in m.rows[buf]}
     for rank in sorted(clipped | set(m.rows[s["by"]])):
         if meets(m, rank, s.get("at", ())):
             m.compare(m.rows[s["by"]][rank], want, f"the norm {s['by']}")
     for buf in s["bufs"]:
         write(m, s, buf, each(m.rows[buf], partial(_clipped, group=s["name"])), m.held[buf])
+
+
+def _cut(m: Machine, by: str, inner: Hashable) -> tuple[tuple[str, str], ...]:
+    """By which axes and owners the squares of a gradient come in shards: all shards are wanted."""
+    keys = (key for row in m.rows[by].values() for key in row)
+    mine = (key[2] for key in keys if isinstance(key, tuple) and key[:2] == ("squares", inner))
+    found = {tuple((axis, owner) for axis, owner, _ in shard) for shard in mine}
+    if len(found) > 1:
+        raise Undecided(f"{by}: squares of shards beside those of other shards or of the whole")
+    return next(iter(found), ())
 
 
 def _clipped(row: Row, group: str | None) -> Row:

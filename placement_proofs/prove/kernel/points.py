@@ -17,7 +17,7 @@ def grid(cert: Cert, degrees: Mapping[str, int]) -> Iterator[tuple[dict[str, int
     added up, another rank): from as many ranks on all sizes are alike. Turns are alike from four
     on: first, middle, last but one, last.
     """
-    owners = [(a, o) for a, names in cert["owners"].items() for o in sorted(names, key=_ends_first)]
+    owners = [(a, o) for a in cert["axes"] for o in sorted(cert["owners"][a], key=_ends_first)]
     rest = 3 if cert["counts"] else 2
     blocks = {a: rest + len(cert["owners"][a]) for a in cert["axes"]}
     least = {**blocks, **dict.fromkeys(cert["loops"], 4)}
@@ -34,7 +34,7 @@ def _ends_first(owner: str) -> tuple[bool, str]:
 
 def _endless(cert: Cert, name: str) -> bool:
     """Whether a shorter run is the beginning of a longer one: the last step, and no one asks."""
-    last = cert["steps"][-1]
+    last = cert["steps"][-1] if cert["steps"] else {"op": "none"}
     own = last["op"] == "loop" and last["loop"] == name
     return own and _times_named([cert["steps"], cert["normal_form"]], name) == 1
 

@@ -319,7 +319,7 @@ def _squares(m: Machine, src: str, rank: Rank) -> Row:
         position(m, a, cut[a]) if a in cut else i for a, i in zip(m.axes, rank, strict=True)
     )
     row = m.rows[src].get(owner, {})
-    shard = tuple((a, i) for a, i in zip(m.axes, rank, strict=True) if a in cut)
+    shard = tuple((a, cut[a], i) for a, i in zip(m.axes, rank, strict=True) if a in cut)
     inner = m.frozen(row)
     return {("squares", inner, shard): m.number(1)} if inner else {}
 
