@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -19,7 +19,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.verdict import Verdict, combine
 
 if TYPE_CHECKING:
-    from placement_proofs.needed import Need
+    from placement_proofs.needed import Group, Need
     from placement_proofs.report import Report
 
 HELP = f"""Prove that a composition trains like one device, or show how it does not.
@@ -53,7 +53,8 @@ Examples:
 @click.option(
     "--explain",
     is_flag=True,
-    help="Also delete each step in turn, and say what fails without it: what the proof uses.",
+    help="Also say from which steps and rules each proof follows (unsat cores), and what fails "
+    "without each step.",
 )
 @common_options
 def check(
@@ -69,7 +70,7 @@ def check(
     if sarif is not None:
         _write_sarif(sarif, list(zip(subjects, found, strict=True)))
     pairs = zip(subjects, found, strict=True) if explain else ()
-    uses = {text: _needs(text, result, options) for text, result in pairs}
+    uses = {text: _explain(text, result, options) for text, result in pairs}
     if as_json:
         say_json(_json(subjects, found) | _explained(uses))
     elif text := _text(subjects, found, uses):
@@ -93,22 +94,32 @@ def _checked(
         return error
 
 
-def _needs(text: str, result: Report | IllFormed, options: dict[str, Any]) -> tuple[Need, ...]:
+Explained: TypeAlias = "tuple[tuple[Need, ...], tuple[Group, ...]]"
+"""What a proof needs, step by step, and what it follows from."""
+
+
+def _explain(text: str, result: Report | IllFormed, options: dict[str, Any]) -> Explained:
     """The steps of a proved subject; there is nothing to explain of a proof that failed."""
-    from placement_proofs.needed import needs
+    from placement_proofs.needed import cores, needs
 
     if isinstance(result, IllFormed) or result.verdict is not Verdict.PROVED:
-        return ()
+        return (), ()
     with waiting(f"explaining {text[:60]}"):
-        return needs(read(text, **options))
+        subject = read(text, **options)
+        return needs(subject), cores(subject)
 
 
-def _explained(uses: dict[str, tuple[Need, ...]]) -> dict[str, Any]:
+def _explained(uses: dict[str, Explained]) -> dict[str, Any]:
     from placement_proofs.needed import minimal
 
     told = [
-        {"subject": text, "minimal": minimal(found), "steps": [n.to_json() for n in found]}
-        for text, found in uses.items()
+        {
+            "subject": text,
+            "minimal": minimal(found),
+            "steps": [n.to_json() for n in found],
+            "cores": [group.to_json() for group in groups],
+        }
+        for text, (found, groups) in uses.items()
     ]
     return {"explained": told} if uses else {}
 
@@ -144,9 +155,9 @@ def _json(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> dict[st
 def _text(
     subjects: tuple[str, ...],
     found: list[Report | IllFormed],
-    uses: dict[str, tuple[Need, ...]],
+    uses: dict[str, Explained],
 ) -> str:
-    from placement_proofs.render.needed import needed_text
+    from placement_proofs.render.needed import cores_text, needed_text
     from placement_proofs.render.report import report_text
     from placement_proofs.render.summary import summary
     from placement_proofs.render.table import sections
@@ -154,7 +165,8 @@ def _text(
     colours = paint()
     reports = [r for r in found if not isinstance(r, IllFormed)]
     parts = [report_text(report, colours) for report in reports]
-    parts += [needed_text(steps, colours) for steps in uses.values()]
+    for steps, groups in uses.values():
+        parts += [needed_text(steps, colours), cores_text(groups, colours)]
     if len(found) > 1:
         rows = zip(subjects, map(_verdict, found), strict=True)
         parts.append(summary(list(rows), colours))

@@ -88,6 +88,37 @@ def witness(
     return found, {k: v.as_long() for k, v in values.items() if z3.is_int_value(v)}
 
 
+@dataclass(frozen=True)
+class Core:
+    """Labels from which a block follows to be unsatisfiable; whether each of them is needed."""
+
+    labels: frozenset[str]
+    minimal: bool
+
+
+def core(block: str, labels: Sequence[str]) -> Core | None:
+    """An unsat core of a block whose assertions hold under labels; None if it is none.
+
+    It is tried without each of its labels: minimal if every such deletion is satisfiable.
+    """
+    import z3
+
+    solver = z3.SimpleSolver(ctx=_context())
+    solver.set("rlimit", EFFORT)
+    solver.from_string(block)
+    flags = {label: z3.Bool(label, _context()) for label in labels}
+    if solver.check(*flags.values()) != z3.unsat:
+        return None
+    kept = [str(flag) for flag in solver.unsat_core()]
+    minimal = True
+    for label in tuple(kept):
+        rest = [other for other in kept if other != label]
+        answer = solver.check(*(flags[other] for other in rest))
+        kept = rest if answer == z3.unsat else kept
+        minimal = minimal and answer in (z3.sat, z3.unsat)
+    return Core(frozenset(kept), minimal)
+
+
 def has_cvc5() -> bool:
     """Whether the second solver is installed (extra ``certify``)."""
     return find_spec("cvc5") is not None
