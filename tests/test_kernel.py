@@ -23,7 +23,7 @@ from placement_proofs.prove.kernel.obligations import OBLIGATIONS
 from placement_proofs.prove.kernel.points import grid, simplex
 from placement_proofs.prove.kernel.steps import STEPS
 from placement_proofs.prove.smt import decide
-from placement_proofs.prove.uninterpreted import script
+from placement_proofs.prove.uninterpreted import coincidences, scripts
 from placement_proofs.theorems.placements import RUNNABLE, element_program
 from placement_proofs.theories import all_theories
 from placement_proofs.theories.evidence import CHECKED
@@ -141,9 +141,30 @@ def _kernel(program):
     return Verdict.PROVED
 
 
+def test_positions_coincide_in_every_way():
+    text = "axes dp pp\nspec W = c[]\ncopy w of W held=dp:p,pp:first\ncopy v of W held=dp:q,pp:r\n"
+    program = parse_program(f"{text}grad g = c[]\nslice g dp p\nslice g pp first\nupdate w g\n")
+    ways = list(coincidences(program, frozenset()))
+    assert len(ways) == 4 and len({tuple(sorted(way.items())) for way in ways}) == 4
+    assert {("dp", "q"): "p"} in ways and {("pp", "r"): "first"} in ways
+    assert list(coincidences(program, frozenset({"dp", "pp"}))) == [{}]
+
+
+def test_a_stale_copy_shows_where_positions_are_apart_only():
+    """The owner updates; a rank that reads from another position has the old version."""
+    text = DATA.replace("copy w of W\n", "copy m of W held=dp:p\ncopy w of W\n")
+    text = text.replace("mean g dp\nupdate w g", "mean g dp to=p\nupdate m g\nset w m\ntake w dp p")
+    program = parse_program(text.replace("use w\n", "") + "use w\n")
+    assert {decide(t).result for t in scripts(program)} == {"unsat"}
+    wrong = parse_program(
+        text.replace("set w m\ntake w dp p", "").replace("use w\n", "") + "use w\n"
+    )
+    assert {decide(t).result for t in scripts(wrong)} == {"sat"}
+
+
 def _states(program):
     try:
-        return decide(script(program)).result
+        return "sat" if any(decide(t).result == "sat" for t in scripts(program)) else "unsat"
     except Outside:
         return None
 

@@ -4,8 +4,10 @@ A run of the prover is traced: whatever a step writes is named, and what it is i
 was there becomes an assertion under the step's label; that sizes are at least 1 (or 2) is one
 more. What an obligation compares, taken to differ, is refuted from them; the labels that z3
 needs for it are tried once more without each, so that a core is minimal where every deletion
-was shown satisfiable. A step that only passes a value on is used, too: whether the program could do
-without it is what deleting it tells (:mod:`placement_proofs.needed`). Loops are run for a few turns (that these stand for all is the induction of
+was shown satisfiable. A step that only passes a value on is used, too: whether the program could
+do without it is what deleting it tells (:mod:`placement_proofs.needed`).
+
+Loops are run for a few turns (that these stand for all is the induction of
 :mod:`~placement_proofs.prove.loops`). Values that go into functions, squares and norms are not
 named: a step that makes them counts as used.
 """

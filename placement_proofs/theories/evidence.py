@@ -10,7 +10,7 @@ from typing import Any
 from placement_proofs.program import Program
 from placement_proofs.prove import kernel, prove
 from placement_proofs.prove.core import Outside, certificate_of
-from placement_proofs.prove.smt import has_cvc5
+from placement_proofs.prove.smt import PROVING, has_cvc5
 from placement_proofs.theories.claims import Claim, Theory
 from placement_proofs.theories.mutants import Mutant, mutant_of
 from placement_proofs.theories.obligations import (
@@ -82,7 +82,9 @@ def _second(found: tuple[Script, ...], first: list[str]) -> Checked:
     silent = sum(a not in ("sat", "unsat") for a in answers)
     if clash:
         return Checked(f"{clash} differ", True)
-    return Checked(f"agrees on {len(found) - silent} of {len(found)}" if silent else "agrees")
+    proofs = sum(s.logic in PROVING and a == "unsat" for s, a in zip(found, answers, strict=True))
+    told = f"agrees on {len(found) - silent} of {len(found)}" if silent else "agrees"
+    return Checked(f"{told}, {proofs} by proof" if proofs else told)
 
 
 def _kernel(claim: Claim) -> Checked:
