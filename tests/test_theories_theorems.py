@@ -108,9 +108,8 @@ def test_maxima_are_of_alike_values_over_one_cut_dim():
     assert judging.judge(Reduced(top), {"v"}) is None, "a sum of maxima"
 
 
-@pytest.mark.parametrize("rule", range(1, len(judging.RULES)))
-def test_a_rule_of_inference_needs_each_of_its_premises(rule):
-    query = judging.RULES[rule]
+@pytest.mark.parametrize("query", [q for q in judging.RULES if q.premises], ids=lambda q: q.name)
+def test_a_rule_of_inference_needs_its_premises(query):
     needed = [
         decide(replace(query, premises=query.premises[:i] + query.premises[i + 1 :]).text).result
         for i in range(len(query.premises))

@@ -160,11 +160,15 @@ def _meaning(on: str, x: Tuple) -> str:
 ANY = ("(>= N 1.0)",)
 TWO = (
     "(= N 2.0)",
+    "(= x 3.0)",
+    "(= xo 5.0)",
+    "(= g 2.0)",
+    "(= go 7.0)",
     "(= xs (+ x xo))",
     "(= gs (+ g go))",
     "(= b (+ (* g x) (* go xo)))",
 )
-"""Two ranks, the owner and another: enough to refute a row."""
+"""Two ranks, the owner and another, and numbers for them: enough to refute a row."""
 
 
 def _row(row: Row, ranks: tuple[str, ...]) -> Query:

@@ -125,8 +125,8 @@ RULES: tuple[Query, ...] = (
     _step(
         "pending: what all ranks have times parts of a sum",
         "QF_NRA",
-        (*ADDED, "(= S2 (+ S (* c p)))", "(= S (* c T))"),
-        "(= S2 (* c T2))",
+        (),
+        "(= (+ (* c T) (* c p)) (* c (+ T p)))",
     ),
     _step(
         "pending: parts of two sums, added",
@@ -177,22 +177,22 @@ RULES: tuple[Query, ...] = (
 rank that has the element, `k` the number of ranks seen.
 """
 
-_SHIFT = reals("e", "w", "E", "S", "S2", "T", "T2", "m", "product")
+_SHIFT = reals("w", "E", "S", "T", "m", "product")
 
 SHIFTED: tuple[Query, ...] = (
     Query(
         "shifted exponentials: one more word in the sum",
         "QF_NRA",
         _SHIFT,
-        ("(> E 0.0)", "(= (* w E) e)", "(= S2 (+ S w))", "(= T2 (+ T e))", "(= (* S E) T)"),
-        "(= (* S2 E) T2)",
+        ("(> E 0.0)",),
+        "(= (* (+ S w) E) (+ (* S E) (* w E)))",
     ),
     Query(
         "shifted exponentials: the share of a word",
         "QF_NRA",
         _SHIFT,
-        ("(> E 0.0)", "(> S 0.0)", "(> T 0.0)", "(= (* w E) e)", "(= (* S E) T)"),
-        "(= (* w T) (* e S))",
+        ("(> E 0.0)",),
+        "(= (* w (* S E)) (* (* w E) S))",
     ),
     Query(
         "shifted exponentials: the logarithm",
@@ -202,5 +202,7 @@ SHIFTED: tuple[Query, ...] = (
         "(= (log T) (+ (log S) m))",
     ),
 )
-"""With E = exp(m), w = exp(x - m) = exp(x)/E and log(a E) = log(a) + m: the form that ranks compute
-together is cross-entropy, and so is its gradient; for any m, so no gradient goes through m."""
+"""With E = exp(m) and w = exp(x - m), so that exp(x) = w E: if the shifted sum S times E is the sum
+of exponentials, it is so with one word more; then the shares w/S and w E/(S E) are the same, and,
+as log(a E) = log(a) + m, so are the logarithms: the form that ranks compute together is
+cross-entropy, and its gradient too; for any m, so that no gradient goes through m."""
