@@ -24,13 +24,17 @@ from placement_proofs.prove.kernel.points import grid, simplex
 from placement_proofs.prove.kernel.steps import STEPS
 from placement_proofs.prove.smt import decide
 from placement_proofs.prove.uninterpreted import coincidences, scripts
+from placement_proofs.theorems import Query
 from placement_proofs.theorems.placements import RUNNABLE, element_program
 from placement_proofs.theories import all_theories
 from placement_proofs.theories.evidence import CHECKED
+from placement_proofs.theories.identities import certificate
 from placement_proofs.verdict import Verdict
 
 HOME = all_theories()[0].parent / "certificates"
-CERTS = [cert for path in sorted(HOME.iterdir()) for cert in json.loads(path.read_text())]
+STORED = [cert for path in sorted(HOME.iterdir()) for cert in json.loads(path.read_text())]
+CERTS = [cert for cert in STORED if "steps" in cert]
+IDENTITIES = [cert for cert in STORED if "identities" in cert]
 
 DATA = """
 axes dp
@@ -45,9 +49,56 @@ tick
 
 
 def test_every_stored_certificate_is_accepted():
-    assert len(CERTS) > 60
-    for cert in CERTS:
+    assert len(CERTS) > 60 and len(IDENTITIES) > 4
+    for cert in STORED:
         assert kernel.check(cert)["compared"] > 0, cert["claim"]
+
+
+@pytest.mark.parametrize("cert", IDENTITIES, ids=lambda cert: cert["claim"])
+def test_a_corrupted_identity_is_rejected(cert):
+    """One in each certificate: any number, word or entry of its table changed."""
+    one = max(cert["identities"], key=lambda i: len(i["names"]))
+    small = {**cert, "identities": [one]}
+    assert kernel.check(small)["compared"] == len(one["table"])
+    for path, corrupted in _corrupted(small):
+        if path[-1] == "name":
+            continue
+        with pytest.raises(kernel.Rejected):
+            kernel.check(corrupted)
+            pytest.fail(f"accepted with another {path}")
+    with pytest.raises(kernel.Rejected, match="nothing is compared"):
+        kernel.check({**cert, "identities": []})
+
+
+@pytest.mark.parametrize(
+    ("goal", "holds"),
+    [
+        ("(= (* (+ a b) (+ a b)) (+ (* a a) (* 2.0 (* a b)) (* b b)))", True),
+        ("(= (* (+ a b) (+ a b)) (+ (* a a) (* b b)))", False),
+        ("(= (/ a b) (/ (* a a) (* a b)))", True),
+        ("(= (* (- a 1.0) (- a 2.0)) (* 0.0 a))", False),
+        ("(= (* (- a b) (- a 2.0)) (* 0.0 a))", False),
+        ("(= (/ 1.0 (+ 1.0 a)) (- 1.0 (/ a (+ 1.0 a))))", True),
+        ("(= (/ 1.0 (+ 1.0 a)) (- 1.0 (* 0.5 a)))", False),
+        ("(and true (= a a) (= (* 2.0 b) (+ b b)))", True),
+    ],
+)
+def test_identities_of_rational_functions(goal, holds):
+    query = Query("q", "QF_NRA", "", ("(>= a 1.0)",), goal)
+    try:
+        cert = certificate("claim", [query])
+        assert kernel.check(cert)["compared"] and holds
+    except kernel.Rejected:
+        assert not holds
+
+
+def test_what_is_no_identity():
+    for logic, premise, goal in (
+        ("QF_UF", "true", "(= a b)"),
+        ("QF_NRA", "(or (= a 1.0) (= a 2.0))", "(= a a)"),
+        ("QF_NRA", "(>= a 1.0)", "(> a 0.0)"),
+    ):
+        assert certificate("claim", [Query("q", logic, "", (premise,), goal)]) is None
 
 
 def test_stored_certificates_are_of_every_kind_of_step():

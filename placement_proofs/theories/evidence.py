@@ -12,10 +12,12 @@ from placement_proofs.prove import kernel, prove
 from placement_proofs.prove.core import Outside, certificate_of
 from placement_proofs.prove.smt import PROVING, has_cvc5
 from placement_proofs.theories.claims import Claim, Theory
+from placement_proofs.theories.identities import certificate, identities
 from placement_proofs.theories.mutants import Mutant, mutant_of
 from placement_proofs.theories.obligations import (
     Script,
     answer,
+    finding,
     programs,
     scripts,
     second_answer,
@@ -89,7 +91,7 @@ def _second(found: tuple[Script, ...], first: list[str]) -> Checked:
 
 def _kernel(claim: Claim) -> Checked:
     if claim.subject is None:
-        return Checked("no program")
+        return _identities(claim)
     results = [_one(claim, p) for p in programs(claim.subject)]
     wrong = [r for r in results if r.against]
     if wrong:
@@ -100,6 +102,20 @@ def _kernel(claim: Claim) -> Checked:
     if any(r.text == "rejected" for r in done):
         return Checked("rejected")
     return Checked(f"checked {len(done)} of {len(results)}" if done else _reasons(results))
+
+
+def _identities(claim: Claim) -> Checked:
+    """The kernel on a theorem: those of its queries that are identities of polynomials."""
+    queries = finding(claim).queries
+    try:
+        cert = certificate(claim.name, queries)
+        if cert is None:
+            return Checked("no identity")
+        kernel.check(cert)
+    except kernel.Rejected:
+        return Checked("rejected", claim.verdict is Verdict.PROVED)
+    done = sum(bool(list(identities(query))) for query in queries)
+    return Checked(f"checked {done} of {len(queries)}")
 
 
 def _reasons(results: Iterable[Checked]) -> str:

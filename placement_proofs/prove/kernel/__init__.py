@@ -10,6 +10,8 @@ there, and doing its linear part twice must be the same as once (looked at on a 
 buffer and rank); then a few turns stand for any number. Free counts take the values of a simplex
 of points, which fixes a polynomial of its degree.
 
+Identities of rational functions that theorems rest on are certificates too (`identities`).
+
 The core is `numbers` (degrees), `machine` (control flow, induction), `points` (grids) and this
 module; `steps` and `obligations` read what a step means. None of them imports anything else of
 the package.
@@ -20,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from placement_proofs.prove.kernel.identities import SCHEMA as IDENTITIES
+from placement_proofs.prove.kernel.identities import check_identities
 from placement_proofs.prove.kernel.machine import Cert, Machine
 from placement_proofs.prove.kernel.numbers import Degrees, Rejected, Undecided
 from placement_proofs.prove.kernel.obligations import OBLIGATIONS
@@ -37,10 +41,10 @@ def check(cert: Cert) -> dict[str, Any]:
     Raises:
         Rejected: a coefficient differs, or the certificate has no meaning.
     """
-    if cert.get("schema") != SCHEMA:
-        raise Rejected(f"the schema is not {SCHEMA}")
+    if cert.get("schema") not in (SCHEMA, IDENTITIES):
+        raise Rejected(f"the schema is not {SCHEMA}, and not {IDENTITIES}")
     try:
-        return _check(cert)
+        return check_identities(cert) if cert["schema"] == IDENTITIES else _check(cert)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise Rejected(f"the certificate has no meaning: {type(error).__name__} {error}") from None
 
