@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from placement_proofs.program_flow import Flow
+
 Axes: TypeAlias = tuple[str, ...]
 Held: TypeAlias = tuple[tuple[str, str], ...]
 """Axis and owner: only that position of the axis stores the generic element."""
@@ -119,7 +121,8 @@ class Source:
     `over` lists the indices of the family (mesh axes and loops). On the axes of `summed` the
     sum has already been taken (tokens routed to the owner). `held` is the layout of the
     result. `count` marks token counts: scalars, alike for all elements, usable in `Expr`;
-    `flag` counts that are 0 or 1 (the rank takes part, has tokens, wants to skip).
+    `flag` counts that are 0 or 1 (the rank takes part, has tokens, wants to skip). With `back`,
+    a copy, they are what the flow's backward from the activation `family` gives for it.
     """
 
     dst: str
@@ -131,6 +134,7 @@ class Source:
     factor: Expr = "1"
     count: bool = False
     flag: bool = False
+    back: str = ""
     g: Guard = ALWAYS
     why: str = ""
 
@@ -362,7 +366,8 @@ class Program:
 
     `sizes` fixes sizes of axes and lengths of loops; all others are free (>= 1). `equal`
     names the count families that are assumed to be equal on all ranks and turns. `owners` say
-    which elements an owner has: the digits of an element's index, outermost first.
+    which elements an owner has: the digits of an element's index, outermost first. `flow` is the
+    forward pass, from which contributions are derived.
     """
 
     axes: Axes
@@ -374,6 +379,7 @@ class Program:
     name: str = ""
     equal: tuple[str, ...] = ()
     owners: tuple[Owner, ...] = ()
+    flow: tuple[Flow, ...] = ()
 
     def param(self, name: str) -> Param:
         """The logical parameter of that name."""
@@ -382,6 +388,7 @@ class Program:
 
 def validate(program: Program) -> None:
     """Raise `IllFormed` at the first place where a program has no meaning."""
+    from placement_proofs.program_backward import derived
     from placement_proofs.program_check import check
 
-    check(program)
+    check(derived(program))

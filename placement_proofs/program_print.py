@@ -31,6 +31,7 @@ from placement_proofs.program import (
     Use,
 )
 from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program_flow import BACK, flow_text
 
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 
@@ -69,8 +70,9 @@ def expr_text(text: str, place: str = "expression") -> str:
 
 def term_text(term: Term) -> str:
     """One term of a target."""
-    index = f"[{','.join(term.over)}]"
+    index = f"[{','.join(term.over)}]" if term.fn != BACK else ""
     family = "*".join(name + index for name in (term.family, *term.weights))
+    family = f"{BACK}({family})" if term.fn == BACK else family
     tree = parse_expr(term.coef)
     one = Num(Fraction(1))
     match tree:
@@ -81,7 +83,7 @@ def term_text(term: Term) -> str:
         case _:
             body = f"{family}*{_inner(tree, 3)}"
     more = "".join(f", {term_text(other)}" for other in term.more)
-    return f"{term.fn}({body}{more})" if term.fn else body
+    return f"{term.fn}({body}{more})" if term.fn not in ("", BACK) else body
 
 
 def target_text(target: tuple[Term, ...]) -> str:
@@ -135,7 +137,9 @@ def _data(step: Source | Init | Sample | Reduce | Take | Slice | Scale | Move) -
             more = _options(
                 x="" if factor == "1" else factor, sum=",".join(step.summed), held=_held(step.held)
             )
-            return f"{word} {step.dst} {sign} {step.family}[{','.join(step.over)}]{more}"
+            what = f"{step.family}[{','.join(step.over)}]"
+            what = f"back({step.family}, {step.back})" if step.back else what
+            return f"{word} {step.dst} {sign} {what}{more}"
         case Init():
             more = _options(vary=",".join(step.vary), held=_held(step.held))
             return f"draw {step.dst} = {step.name}{more}"
@@ -236,4 +240,5 @@ def format_program(program: Program) -> str:
     lines += [f"owner {o.axis}:{o.name} = {' '.join(o.digits)}" for o in program.owners]
     lines += [_param(param) for param in program.params]
     lines += [_buffer(buffer) for buffer in program.buffers]
+    lines += [flow_text(flow) for flow in program.flow]
     return "\n".join(lines + _lines(program.steps, "")) + "\n"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program, validate
+from placement_proofs.program_backward import derived
 from placement_proofs.prove import certificate as _certificate
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.prove.decide import decide, ill_formed, undecided
@@ -46,6 +47,7 @@ def prove(
     given = {**dict(program.sizes), **(sizes or {})}
     try:
         validate(program)
+        program = derived(program)
         _check_sizes(program, given)
         return decide(program, given, certify, everywhere)
     except IllFormed as error:
@@ -76,4 +78,4 @@ def certificate(program: Program) -> str:
     For a program that is refuted some answer is sat. Raises `IllFormed`.
     """
     validate(program)
-    return _certificate.script(execute(program, dict(program.sizes)))
+    return _certificate.script(execute(derived(program), dict(program.sizes)))

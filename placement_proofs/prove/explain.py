@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from placement_proofs.program import Clip, Cover, Expect, Program, Step, Update, Use
+from placement_proofs.program_backward import derived, told
 from placement_proofs.program_print import target_text
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.blame import paths
@@ -18,9 +19,12 @@ def explain(program: Program, result: ProgramResult) -> tuple[str, ...]:
     found = result.counterexample
     if found is None:
         return ()
+    amiss = told(program)
+    program = derived(program)
     step = dict(paths(program.steps))[found.step]
     said = (
         _wrong(program, step, found),
+        amiss,
         _held(step, found),
         _factor(found),
         _where(found),

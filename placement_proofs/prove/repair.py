@@ -27,7 +27,9 @@ from placement_proofs.program import (
     Use,
     validate,
 )
+from placement_proofs.program_backward import Amiss, corrected, derived
 from placement_proofs.program_expr import is_zero
+from placement_proofs.program_flow import flow_text
 from placement_proofs.prove.blame import paths, reads, writes
 from placement_proofs.prove.edits import Edit, plain
 from placement_proofs.prove.edits import ring as _ring
@@ -81,7 +83,8 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
     """Up to three single edits after which every obligation is proved, cheapest idea first."""
     if result.verdict is not Verdict.REFUTED or result.counterexample is None:
         return ()
-    found: list[Repair] = []
+    found = [_backward(edge, edited) for edge, edited in corrected(program) if _proved(edited)]
+    program = derived(program)
     seen: set[Program] = {program}
     for tried, edit in enumerate(_candidates(program, result.counterexample.step)):
         if tried >= MAX_TRIES or len(found) >= MAX_REPAIRS:
@@ -92,6 +95,14 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
             found.append(Repair(edit.action, edit.step, edit.text, edit.cost, edit.program))
         seen.add(edit.program)
     return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
+
+
+def _backward(edge: Amiss, edited: Program) -> Repair:
+    """A backward that is the adjoint of its edge."""
+    old, new = flow_text(edge.flow), flow_text(replace(edge.flow, back=edge.right))
+    passes = {"sum": 2, "mean": 2, "scatter": 1, "gather": 1, "exchange": 1}.get(edge.right, 0)
+    cost = _ring(passes, edge.flow.axes) if passes else "0"
+    return Repair("correct the backward", (0,), f"replace '{old}' by '{new}'", cost, edited)
 
 
 def _elsewhere(edit: Edit, found: list[Repair]) -> bool:
@@ -125,7 +136,7 @@ def _candidates(program: Program, failed: Path) -> Iterator[Edit]:
 def _proved(program: Program) -> bool:
     try:
         validate(program)
-        runs = execute(program, {})
+        runs = execute(derived(program), {})
     except (IllFormed, TooManyCases):
         return False
     return runs.holds
