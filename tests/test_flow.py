@@ -14,7 +14,7 @@ from placement_proofs.layout import Kind, On, conversion
 from placement_proofs.program import Program, Source
 from placement_proofs.program_backward import amiss, derived
 from placement_proofs.program_flow import BACKWARDS, FORWARDS
-from placement_proofs.program_forward import OWN, PARTIAL, RESULTS, values
+from placement_proofs.program_forward import OWN, RESULTS
 from placement_proofs.program_text import format_program, parse_program
 from placement_proofs.prove import explain, find_repairs, prove
 from placement_proofs.verdict import Verdict
@@ -137,6 +137,47 @@ def test_the_adjoints_are_those_of_the_table(kind: str) -> None:
     assert one.right == {**NAMES, "all-to-all": "exchange"}.get(movement, movement)
 
 
+def test_a_backward_mean_over_pieces_divides_what_should_be_summed() -> None:
+    found = prove(program(MLP.format(back=" back=mean"), "sum g dp\n"))
+    assert found.counterexample is not None
+    assert found.counterexample.factor == "1/tp"
+
+
+OWN_LOSS = """
+input x own=dp
+input u own=tp
+layer y = norm(x, n)
+edge m = {kind} y dp back=nothing
+layer h = up(m, u){partial}
+layer l = loss(h)
+"""
+
+
+def test_one_device_has_the_mean_of_own_values_or_their_sum() -> None:
+    mean = program(OWN_LOSS.format(kind="mean", partial=""), "sum g dp,tp\n")
+    assert prove(mean).verdict is Verdict.PROVED
+    assert contributions(mean) == [(("dp", "tp"), "1/dp")]
+    (target,) = derived(mean).params[0].target
+    assert target.coef == "1/dp"
+    summed = program(OWN_LOSS.format(kind="sum", partial=""), "sum g dp,tp\n")
+    assert contributions(summed) == [(("dp", "tp"), "1")]
+
+
+def test_a_piece_of_the_gradient_of_a_sum_is_not_the_gradient_of_its_parts() -> None:
+    flow = "input x own=dp\nlayer y = norm(x, n)\nedge m = sum y dp back=nothing\n"
+    wrong = flow + "input u own=dp\nlayer l = up(m, u)"
+    found = prove(program(wrong, "sum g dp\n"))
+    assert found.counterexample is not None
+    assert found.counterexample.factor == "1 for l.n.own; 0 for l.n.rest"
+    right = wrong.replace("back=nothing", "back=sum")
+    assert prove(program(right, "sum g dp\n")).verdict is Verdict.PROVED
+
+
+def test_paths_that_arrive_alike_are_one_family() -> None:
+    flow = "input x\nlayer y = f(x, n)\nlayer a = f(y)\nlayer b = g(y)\njoin l = a + b"
+    assert len(contributions(program(flow))) == 1
+
+
 # --- text ----------------------------------------------------------------------------
 
 BAD = {
@@ -185,62 +226,70 @@ layer l = loss(s)
 # --- random flows --------------------------------------------------------------------
 
 
+BLOCKS = {
+    OWN: (
+        "gather,column,scatter",
+        "gather,column,sum,slice",
+        "layer",
+        "pass",
+        "gather,layer",
+    ),
+    "": (
+        "pass,column,sum",
+        "slice,layer,gather",
+        "column,scatter,layer",
+        "layer",
+        "pass",
+        "column,linear,sum",
+        "column,pass,sum",
+    ),
+}
+"""What may follow a value that is cut, or whole, on an axis."""
+
+
 class Writer:
-    """Random flows in which every step fits what is there."""
+    """Random flows made of blocks: columns and rows, sequence shards, residuals."""
 
-    def __init__(self, seed: int, adjoint: bool) -> None:
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.adjoint = adjoint
-        self.lines = [f"input x{self._own()}", f"input u{self._own()}"]
-        self.count = 0
-
-    def _own(self) -> str:
-        axes = [a for a in ("dp", "tp") if self.random.random() < 0.4]
-        return f" own={','.join(axes)}" if axes else ""
+        own = [a for a in ("dp", "tp") if self.random.random() < 0.5]
+        self.lines = [f"input x own={','.join(own)}" if own else "input x", "input u own=dp,tp"]
+        self.on = {a: OWN if a in own else "" for a in ("dp", "tp")}
+        self.now = "x"
 
     def flow(self) -> str:
         """Lines that end in the activation l."""
-        now = "x"
-        used = self.random.randrange(4)
-        for turn in range(self.random.randrange(2, 7)):
-            args = [now, *(["n"] if turn == used else []), *self.random.choices(("u", "x"), k=1)]
-            now = self._step(now, args)
-        self.lines.append(f"linear l = end({now}, n)")
+        blocks = self.random.randrange(1, 4)
+        used = self.random.randrange(blocks)
+        for turn in range(blocks):
+            axis = self.random.choice(("dp", "tp"))
+            args = f"{self.now}, n" if turn == used else self.now
+            before, on = self._put(f"layer {{}} = f({args})"), self.on[axis]
+            for word in self.random.choice(BLOCKS[on]).split(","):
+                self._word(word, axis)
+            if self.on[axis] == on and self.random.random() < 0.4:
+                self._put(f"join {{}} = {before} + {self.now}")
+        last = self.random.choice(("layer {} = f({})", "layer {} = f({}, n)"))
+        self.lines.append(last.format("l", self.now))
         return "\n".join(self.lines)
 
-    def _step(self, now: str, args: list[str]) -> str:
-        self.count += 1
-        out = f"y{self.count}"
-        choices = [f"layer {out} = f({', '.join(args)})", f"linear {out} = f({now})"]
-        choices += [f"layer {out} = f({', '.join(args)}) partial={a}" for a in ("dp", "tp")]
-        choices += [f"join {out} = {now} + x"]
-        for _ in range(8):
-            kind, axis = self.random.choice(FORWARDS[:-1]), self.random.choice(("dp", "tp"))
-            back = "" if self.adjoint else f" back={self.random.choice(BACKWARDS)}"
-            choices.append(f"edge {out} = {kind} {now} {axis}{back}")
-        self.random.shuffle(choices)
-        for line in choices:
-            if self._fits(line):
-                self.lines.append(line)
-                return out
-        return now
+    def _word(self, word: str, axis: str) -> None:
+        match word:
+            case "column":
+                self._put(f"input {{}} own={axis}")
+                weight, source = self.now, self.lines[-2].split()[1]
+                self._put(f"layer {{}} = up({source}, {weight})")
+                self._put(f"layer {{}} = down({self.now}, {weight}) partial={axis}")
+            case "layer" | "linear":
+                self._put(f"{word} {{}} = f({self.now})")
+            case _:
+                self._put(f"edge {{}} = {word} {self.now} {axis}")
+                self.on[axis] = {"scatter": OWN, "slice": OWN, "pass": self.on[axis]}.get(word, "")
 
-    def _fits(self, line: str) -> bool:
-        if line.startswith("edge") and line.split()[3] in ("sum", "mean"):
-            kind, source, axis = line.split()[3:6]
-            before = self._values()[source].on.get(axis, "")
-            if before == OWN or (kind == "mean" and before == PARTIAL):
-                return False
-        try:
-            text = "\n".join((*self.lines, line, f"linear l = end({line.split()[1]}, n)"))
-            made = program(text)
-        except IllFormed:
-            return False
-        return not any(v.doubtful for v in values(made).values())
-
-    def _values(self):  # type: ignore[no-untyped-def]
-        text = "\n".join((*self.lines, "linear l = end(x, n)"))
-        return values(program(text))
+    def _put(self, line: str) -> str:
+        self.now = f"y{len(self.lines)}"
+        self.lines.append(line.format(self.now))
+        return self.now
 
 
 def backs(made: Program) -> dict[str, str]:
@@ -268,14 +317,45 @@ def chosen(made: Program, name: str) -> str:
 
 
 def written(seed: int, adjoint: bool) -> Program:
-    """A random program; its reductions are those of the pieces, or others."""
-    flow = Writer(seed, adjoint).flow()
+    """A random program; its reductions are those of the pieces, or others.
+
+    If not all backward passes are to be the adjoint, one edge has another one.
+    """
     rng = random.Random(seed)
+    flow = fitting(seed)
+    flow = flow if adjoint else disturbed(flow, rng)
     pieces = {a for over, _ in contributions(program(flow)) for a in over}
     if rng.random() < 0.3:
         pieces ^= {rng.choice(("dp", "tp"))}
     sums = "".join(f"{'mean' if rng.random() < 0.1 else 'sum'} g {a}\n" for a in sorted(pieces))
     return program(flow, sums)
+
+
+def fitting(seed: int) -> str:
+    """A random flow in which one backward serves all uses of every value."""
+    while True:
+        flow = Writer(seed).flow()
+        try:
+            program(flow)
+        except IllFormed:
+            seed += 1000
+        else:
+            return flow
+
+
+def disturbed(flow: str, rng: random.Random) -> str:
+    """The flow with another backward of one edge, where one fits."""
+    lines = flow.splitlines()
+    edges = [i for i, line in enumerate(lines) if line.startswith("edge")]
+    for _ in range(20 if edges else 0):
+        at, back = rng.choice(edges), rng.choice(BACKWARDS)
+        text = "\n".join((*lines[:at], f"{lines[at]} back={back}", *lines[at + 1 :]))
+        try:
+            if amiss(program(text)):
+                return text
+        except IllFormed:
+            continue
+    return flow
 
 
 SIZES = [dict(zip(("dp", "tp"), n, strict=True)) for n in product((1, 2, 3), (1, 2, 3))]
@@ -285,7 +365,7 @@ SIZES = [dict(zip(("dp", "tp"), n, strict=True)) for n in product((1, 2, 3), (1,
 def test_random_flows_agree_with_the_numeric_model(adjoint: bool) -> None:
     """A proof holds at every size, a refutation at the sizes of its counterexample."""
     counted = {Verdict.PROVED: 0, Verdict.REFUTED: 0}
-    for seed in range(90):
+    for seed in range(120):
         made = written(seed, adjoint)
         found = prove(made, certify=False, everywhere=False)
         if found.first_cause == "contract":
