@@ -113,13 +113,24 @@ MESSAGES = {
         ADAM,
     ),
     "mcore-final-ln-sp": (
-        "The gradient of W, as its copy w is updated, is not c[dp,tp]/dp.",
+        "The gradient of W, as its copy w is updated, is not l.w[dp,tp]/dp.",
         "On dp=1, tp=2, step=1, rank dp=0, tp=0 holds 3 where one device has 8"
-        " (with c[dp=0, tp=0] = 3, c[dp=0, tp=1] = 5).",
-        "Got over expected: 1 for c[own tp]; 0 for c[other tp].",
+        " (with l.w[dp=0, tp=0] = 3, l.w[dp=0, tp=1] = 5).",
+        "Got over expected: 1 for l.w[own tp]; 0 for l.w[other tp].",
         "It shows at every tp >= 2.",
         "The step to blame is 1.3, 'mean g dp'.",
         f"{LOSS}every rank still trains, on its own part, and its loss falls.",
+    ),
+    "automodel-router-detached": (
+        "The gradient of R, as its copy w is updated, is not l.w[ep]/ep + a.w[ep]/ep.",
+        "The backward of 'edge p = gather s ep' is stop; its adjoint, as the value is used,"
+        " is scatter.",
+        "On ep=1, step=1, rank ep=0 holds 5 where one device has 8"
+        " (with l.w[ep=0] = 3, a.w[ep=0] = 5).",
+        "Got over expected: 1 for a.w; 0 for l.w.",
+        "It shows at all sizes.",
+        "The step to blame is 1.4, 'mean g ep'.",
+        f"{LOSS}the other terms are right, and a model trains without this one.",
     ),
     "fsdp2-divide-degree1": (
         "The gradient of X, as its copy w is updated, is not x[fs,ep]/(fs*ep).",

@@ -184,6 +184,7 @@ _REASONS = (
     ("clip", "where nothing is clipped, nothing differs"),
     ("#", "every step still trains, with another weight for each turn of the loop"),
     ("[other", "every rank still trains, on its own part, and its loss falls"),
+    (".rest", "every rank still trains, on its own part, and its loss falls"),
     ("; 0 for", "the other terms are right, and a model trains without this one"),
     (";", "the other terms are right, and this one only has another weight"),
     ("[", "every token still counts, with a weight that depends on where it is"),
