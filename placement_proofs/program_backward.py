@@ -49,7 +49,7 @@ def derived(program: Program) -> Program:
     flow = _Backward(program)
     steps = tuple(_steps(program.steps, flow))
     params = tuple(replace(p, target=tuple(flow.target(p))) for p in program.params)
-    return replace(program, params=params, steps=(*flow.contracts(), *steps), flow=())
+    return replace(program, params=params, steps=(*steps, *flow.contracts()), flow=())
 
 
 def amiss(program: Program) -> tuple[Amiss, ...]:
@@ -60,13 +60,6 @@ def amiss(program: Program) -> tuple[Amiss, ...]:
     losses = {s.family for s in sources(program.steps) if s.back}
     found = (one for loss in sorted(losses) for one in flow.strands(loss)[1])
     return tuple(dict.fromkeys(found))
-
-
-def corrected(program: Program) -> Iterator[tuple[Amiss, Program]]:
-    """The program with one backward that is amiss made the adjoint."""
-    for one in amiss(program):
-        flow = tuple(replace(f, back=one.right) if f == one.flow else f for f in program.flow)
-        yield one, replace(program, flow=flow)
 
 
 def told(program: Program) -> str:

@@ -27,7 +27,9 @@ HELP = f"""Prove that a composition trains like one device, or show how it does 
 {SUBJECT_HELP}
 
 Prints the verdict, what it covers, a counterexample and repairs where refuted, and memory and
-traffic per rank.
+traffic per rank. Every repair was proved for all sizes and has its extra traffic; --repair also
+shows it as a difference of the program, or of the composition as a file. --no-repair saves the
+search.
 
 \b
 Exit codes: 0 proved, 1 refuted, 2 ill-formed input or usage, 3 unknown.
@@ -39,6 +41,7 @@ Examples:
   placement-proofs check "zero3(dp=8) * tensor(tp=4, sequence=True)"
   placement-proofs check "data(dp=8)" --without "drop all-reduce gradient dp"
   placement-proofs check examples/configs/deepspeed_zero3.json --world 64
+  placement-proofs check "zero1(dp=8)" --without "drop all-gather parameter dp" --repair
   placement-proofs check "zero2(dp=8)" --explain
   placement-proofs check "zero3(dp=64) * tensor(tp=8)" --topology dgx-a100
 """
@@ -55,6 +58,11 @@ Examples:
     is_flag=True,
     help="Also delete each step in turn, and say what fails without it: what the proof uses.",
 )
+@click.option(
+    "--repair/--no-repair",
+    default=None,
+    help="Show repairs as differences; do not search for them. Default: name them.",
+)
 @common_options
 def check(
     subjects: tuple[str, ...],
@@ -62,17 +70,19 @@ def check(
     topology: str | None,
     sarif: str | None,
     explain: bool,
+    repair: bool | None,
     as_json: bool,
     **options: Any,
 ) -> int:
-    found = [_checked(text, convention, topology, options) for text in subjects]
+    how = {"convention": convention, "topology": topology, "repair": repair is not False}
+    found = [_checked(text, how, options) for text in subjects]
     if sarif is not None:
         _write_sarif(sarif, list(zip(subjects, found, strict=True)))
     pairs = zip(subjects, found, strict=True) if explain else ()
     uses = {text: _needs(text, result, options) for text, result in pairs}
     if as_json:
         say_json(_json(subjects, found) | _explained(uses))
-    elif text := _text(subjects, found, uses):
+    elif text := _text(subjects, found, uses, repair is True):
         say(text)
     for result in found:
         if isinstance(result, IllFormed):
@@ -81,14 +91,14 @@ def check(
 
 
 def _checked(
-    text: str, convention: str | None, topology: str | None, options: dict[str, Any]
+    text: str, how: dict[str, Any], options: dict[str, Any]
 ) -> Report | IllFormed:
     from placement_proofs.checking import check as prove_or_refute
 
     try:
         with waiting(f"checking {text[:60]}"):
             subject = read(text, **options)
-            return prove_or_refute(subject, convention=convention, topology=topology)
+            return prove_or_refute(subject, **how)
     except IllFormed as error:
         return error
 
@@ -145,8 +155,10 @@ def _text(
     subjects: tuple[str, ...],
     found: list[Report | IllFormed],
     uses: dict[str, tuple[Need, ...]],
+    repaired: bool,
 ) -> str:
     from placement_proofs.render.needed import needed_text
+    from placement_proofs.render.repairs import repaired_text
     from placement_proofs.render.report import report_text
     from placement_proofs.render.summary import summary
     from placement_proofs.render.table import sections
@@ -154,6 +166,7 @@ def _text(
     colours = paint()
     reports = [r for r in found if not isinstance(r, IllFormed)]
     parts = [report_text(report, colours) for report in reports]
+    parts += [repaired_text(report, colours) for report in reports if repaired]
     parts += [needed_text(steps, colours) for steps in uses.values()]
     if len(found) > 1:
         rows = zip(subjects, map(_verdict, found), strict=True)

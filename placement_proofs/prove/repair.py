@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from placement_proofs.errors import IllFormed
@@ -27,9 +28,9 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_backward import Amiss, corrected, derived
+from placement_proofs.program_backward import derived
 from placement_proofs.program_expr import is_zero
-from placement_proofs.program_flow import flow_text
+from placement_proofs.program_mend import Mend, mends
 from placement_proofs.prove.blame import paths, reads, writes
 from placement_proofs.prove.edits import Edit, plain
 from placement_proofs.prove.edits import ring as _ring
@@ -50,7 +51,8 @@ class Repair:
     """One edit that makes the program provable for all sizes.
 
     `cost` is the extra ring traffic a rank has per element of the payload, as a closed form
-    in the axis sizes ('0' for local edits).
+    in the axis sizes ('0' for local edits). `broken` is the program that `program` differs from:
+    with a flow, the one in which its contributions are written out if no step stands for them.
     """
 
     action: str
@@ -58,6 +60,7 @@ class Repair:
     text: str
     cost: str
     program: Program
+    broken: Program
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -83,8 +86,11 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
     """Up to three single edits after which every obligation is proved, cheapest idea first."""
     if result.verdict is not Verdict.REFUTED or result.counterexample is None:
         return ()
-    found = [_backward(edge, edited) for edge, edited in corrected(program) if _proved(edited)]
-    program = derived(program)
+    mended = (_mended(mend, program) for mend in mends(program) if _proved(mend.program))
+    found = list(islice(mended, MAX_REPAIRS - 1))
+    if _of_forward(program, result.counterexample.step):
+        return tuple(found)
+    program = _numbered(program)
     seen: set[Program] = {program}
     for tried, edit in enumerate(_candidates(program, result.counterexample.step)):
         if tried >= MAX_TRIES or len(found) >= MAX_REPAIRS:
@@ -92,17 +98,31 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
         if edit.program in seen or _elsewhere(edit, found):
             continue
         if _proved(edit.program):
-            found.append(Repair(edit.action, edit.step, edit.text, edit.cost, edit.program))
+            found.append(
+                Repair(edit.action, edit.step, edit.text, edit.cost, edit.program, program)
+            )
         seen.add(edit.program)
     return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
 
 
-def _backward(edge: Amiss, edited: Program) -> Repair:
-    """A backward that is the adjoint of its edge."""
-    old, new = flow_text(edge.flow), flow_text(replace(edge.flow, back=edge.right))
-    passes = {"sum": 2, "mean": 2, "scatter": 1, "gather": 1, "exchange": 1}.get(edge.right, 0)
-    cost = _ring(passes, edge.flow.axes) if passes else "0"
-    return Repair("correct the backward", (0,), f"replace '{old}' by '{new}'", cost, edited)
+def _of_forward(program: Program, failed: Path) -> bool:
+    """Whether a contract failed that was derived from the flow, not written."""
+    written = derived(program).steps
+    step = written[failed[0]]
+    return bool(program.flow) and isinstance(step, Expect) and step not in program.steps
+
+
+def _numbered(program: Program) -> Program:
+    """The program whose steps have the numbers of the counterexample."""
+    written = derived(program)
+    numbers = [path for path, _ in paths(program.steps)]
+    alike = [path for path, _ in paths(written.steps)][: len(numbers)] == numbers
+    return program if alike else written
+
+
+def _mended(mend: Mend, broken: Program) -> Repair:
+    cost = _ring(mend.passes, mend.axes) if mend.passes else "0"
+    return Repair(mend.action, (0,), mend.text, cost, mend.program, broken)
 
 
 def _elsewhere(edit: Edit, found: list[Repair]) -> bool:

@@ -120,7 +120,15 @@ def failure_rows(failure: Failure, report: Report) -> Iterator[tuple[str, str]]:
         yield "at your sizes", "it does not show"
     yield "shows in step", f"{found.get('step_text') or found.get('step')}{_bracket(found)}"
     yield "step to blame", _blame(found, report)
+    yield from _backward(found)
     yield from _hidden(found)
+
+
+def _backward(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Backward passes that are not the adjoint of their forward."""
+    for text in found.get("explanation", ()):
+        if text.startswith("The backward of "):
+            yield "amiss", text.removesuffix(".")
 
 
 def _hidden(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
