@@ -1,4 +1,4 @@
-"""``check --repair``: repairs as differences, proved again and costed; ``--no-repair``: no search."""
+"""``check --repair``: repairs as differences, proved and costed; ``--no-repair``: no search."""
 
 from __future__ import annotations
 
