@@ -157,7 +157,8 @@ class Sample:
 
     The generator is seeded by the rank's coordinates on the axes of `key`, or the numbers are
     a function of the logical index on the axes of `index`, as on one device. With `replay`
-    the counter is set back to where the named buffer was drawn (recomputation).
+    the counter is set back to where the named buffer was drawn (recomputation); `number` says
+    which draw it is, where the ranks' counters differ as only some of them drew before.
     In a target, `stream` (first draw) and `stream.n1` (second) are what one device draws.
     """
 
@@ -166,6 +167,7 @@ class Sample:
     key: Axes = ()
     index: Axes = ()
     replay: str = ""
+    number: int | None = None
     g: Guard = ALWAYS
     why: str = ""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Expect, Loop, Param, Program, Source, Step, Term
+from placement_proofs.program_draws import counted
 from placement_proofs.program_flow import BACK, Flow, flow_text
 from placement_proofs.program_forward import OWN, PARTIAL, Value, product, values
 from placement_proofs.program_rules import known, require, sources
@@ -40,7 +41,14 @@ class Amiss:
 
 
 def derived(program: Program) -> Program:
-    """The program with the contributions that its flow gives; raises `IllFormed`."""
+    """The program with the contributions that its flow gives, and draws told apart by rank.
+
+    Raises `IllFormed`.
+    """
+    return counted(_contributed(program))
+
+
+def _contributed(program: Program) -> Program:
     marked = any(s.back for s in sources(program.steps)) or any(
         term.fn == BACK for param in program.params for term in param.target
     )

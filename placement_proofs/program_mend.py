@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from placement_proofs.program import Program
+from placement_proofs.program import Program, Sample
 from placement_proofs.program_backward import amiss
 from placement_proofs.program_flow import Flow, flow_text
 from placement_proofs.program_forward import PARTIAL, Value, values
+from placement_proofs.program_print import step_text
 
 Flows = tuple[Flow, ...]
 
@@ -28,7 +29,8 @@ class Mend:
 
 
 def mends(program: Program) -> Iterator[Mend]:
-    """Backward passes first, then the order of sums, then factors."""
+    """Streams of their own for some ranks; backward passes, the order of sums, then factors."""
+    yield from _streams(program)
     if not program.flow:
         return
     found = values(program)
@@ -41,6 +43,16 @@ def mends(program: Program) -> Iterator[Mend]:
         yield from _reduced(program, flow, found)
         yield from _left_out(program, flow, found)
         yield from _rescaled(program, flow)
+
+
+def _streams(program: Program) -> Iterator[Mend]:
+    """Ranks that draw more often than the others do so from a stream of their own."""
+    for index, step in enumerate(program.steps):
+        if isinstance(step, Sample) and step.g.at and step.number is None:
+            own = replace(step, stream=f"{step.stream}.own")
+            steps = (*program.steps[:index], own, *program.steps[index + 1 :])
+            text = f"replace '{step_text(step)}' by '{step_text(own)}'"
+            yield Mend("draw from another stream", text, 0, (), replace(program, steps=steps))
 
 
 def _swap(program: Program, action: str, old: Flows, new: Flows, passes: int = 0) -> Mend:

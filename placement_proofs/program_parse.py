@@ -68,7 +68,9 @@ def _draw(line: Line) -> Step:
 
 def _sample(line: Line) -> Step:
     dst, _, stream = line.sides("=")
-    return Sample(dst, stream, line.names("key"), line.names("index"), line.take("replay"))
+    key, index, replayed = line.names("key"), line.names("index"), line.take("replay")
+    number = integer(line.take("number"), line.place) if "number" in line.options else None
+    return Sample(dst, stream, key, index, replayed, number)
 
 
 def _reduce(line: Line) -> Step:

@@ -144,7 +144,9 @@ def _data(step: Source | Init | Sample | Reduce | Take | Slice | Scale | Move) -
             more = _options(vary=",".join(step.vary), held=_held(step.held))
             return f"draw {step.dst} = {step.name}{more}"
         case Sample(dst=dst, stream=stream, replay=replay):
-            more = _options(key=",".join(step.key), index=",".join(step.index), replay=replay)
+            number = "" if step.number is None else str(step.number)
+            axes = {"key": ",".join(step.key), "index": ",".join(step.index)}
+            more = _options(**axes, replay=replay, number=number)
             return f"sample {dst} = {stream}{more}"
         case Reduce():
             word = "max" if step.top else "mean" if step.mean else "sum"

@@ -32,6 +32,7 @@ from placement_proofs.program_backward import derived
 from placement_proofs.program_expr import is_zero
 from placement_proofs.program_mend import Mend, mends
 from placement_proofs.prove.blame import paths, reads, writes
+from placement_proofs.prove.blocks import agreed, blocks
 from placement_proofs.prove.edits import Edit, plain
 from placement_proofs.prove.edits import ring as _ring
 from placement_proofs.prove.engine import execute
@@ -91,18 +92,31 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
     if _of_forward(program, result.counterexample.step):
         return tuple(found)
     program = _numbered(program)
+    failed = result.counterexample.step
+    found += _searched(program, failed, MAX_REPAIRS - len(found))
+    start = agreed(program)
+    if start is not None and not found:
+        there, text, steps = start
+        edits = _searched(there, (failed[0] + steps, *failed[1:]), 1)
+        found = [replace(edit, text=f"{text}{edit.text}", broken=program) for edit in edits]
+    return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
+
+
+def _searched(program: Program, failed: Path, wanted: int) -> list[Repair]:
+    """Single edits that were proved, up to a number."""
+    found: list[Repair] = []
     seen: set[Program] = {program}
-    for tried, edit in enumerate(_candidates(program, result.counterexample.step)):
-        if tried >= MAX_TRIES or len(found) >= MAX_REPAIRS:
+    for tried, edit in enumerate(_candidates(program, failed)):
+        if tried >= MAX_TRIES or len(found) >= wanted:
             break
-        if edit.program in seen or _elsewhere(edit, found):
+        if edit.program in seen or _elsewhere(edit, found) or " number=" in edit.text:
             continue
         if _proved(edit.program):
             found.append(
                 Repair(edit.action, edit.step, edit.text, edit.cost, edit.program, program)
             )
         seen.add(edit.program)
-    return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
+    return found
 
 
 def _of_forward(program: Program, failed: Path) -> bool:
@@ -115,9 +129,10 @@ def _of_forward(program: Program, failed: Path) -> bool:
 def _numbered(program: Program) -> Program:
     """The program whose steps have the numbers of the counterexample."""
     written = derived(program)
-    numbers = [path for path, _ in paths(program.steps)]
-    alike = [path for path, _ in paths(written.steps)][: len(numbers)] == numbers
-    return program if alike else written
+    ours, theirs = (
+        [(path, type(step)) for path, step in paths(p.steps)] for p in (program, written)
+    )
+    return program if theirs[: len(ours)] == ours else written
 
 
 def _mended(mend: Mend, broken: Program) -> Repair:
@@ -151,6 +166,7 @@ def _candidates(program: Program, failed: Path) -> Iterator[Edit]:
     yield from scalings(program, near)
     yield from broadcasts(program, near)
     yield from moves(program, [*near, failed])
+    yield from blocks(program)
 
 
 def _proved(program: Program) -> bool:
