@@ -57,18 +57,17 @@ def test_replay_agrees_with_both_forms(name: str) -> None:
 
 def test_most_faults_are_said_by_their_mechanism() -> None:
     counted = rate(map(outcome, NAMES))
-    assert counted.faults == counted.as_expected == 123
-    assert counted.by["mechanism"] >= 115
+    assert counted.faults == counted.as_expected == len(NAMES) >= 150
+    assert counted.by["mechanism"] >= 145
     assert counted.by["effect"] <= 2
     kinds = Counter(outcome(name).fault.expected for name in NAMES)
-    assert kinds == {Verdict.REFUTED: 115, Verdict.PROVED: 8}
+    assert kinds[Verdict.PROVED] == 8
 
 
 def test_most_refuted_faults_have_a_repair() -> None:
     refuted = [o for o in map(outcome, NAMES) if o.faulty.verdict is Verdict.REFUTED]
     repaired = {o.fault.name: repairs_of(o) for o in refuted}
-    without = sorted(name for name, found in repaired.items() if not found)
-    assert without == ["automodel-tp-replicas", "titan-fsdp-tp-permute"]
+    assert not sorted(name for name, found in repaired.items() if not found)
     assert all(cost for found in repaired.values() for _, cost in found)
 
 

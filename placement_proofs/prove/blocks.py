@@ -64,15 +64,15 @@ def _reduced_arguments(
     program: Program, before: tuple[Path, Step], after: tuple[Path, Step]
 ) -> Iterator[Edit]:
     """The arguments of a function are reduced, not its value."""
-    match before[1], after[1]:
-        case Apply(dst=dst, args=args) as apply, Reduce(buf=buf) as reduce if dst == buf:
-            reduced: list[Step] = [replace(reduce, buf=arg) for arg in args]
-            new = (*reduced, apply)
-            steps = replaced(replaced(program.steps, after[0], ()), before[0], new)
-            texts = "; ".join(map(plain, new))
-            text = f"replace '{plain(apply)}; {plain(reduce)}' by '{texts}'"
-            cost = ring(2 * (len(args) - 1), reduce.axes) if len(args) > 1 else "0"
-            yield Edit("reduce the arguments", before[0], text, cost, replace(program, steps=steps))
+    apply, reduce = before[1], after[1]
+    if not isinstance(apply, Apply) or not isinstance(reduce, Reduce) or apply.dst != reduce.buf:
+        return
+    reduced: list[Step] = [replace(reduce, buf=arg) for arg in apply.args]
+    new = (*reduced, apply)
+    steps = replaced(replaced(program.steps, after[0], ()), before[0], new)
+    text = f"replace '{plain(apply)}; {plain(reduce)}' by '{'; '.join(map(plain, new))}'"
+    cost = ring(2 * (len(reduced) - 1), reduce.axes) if len(reduced) > 1 else "0"
+    yield Edit("reduce the arguments", before[0], text, cost, replace(program, steps=steps))
 
 
 def _written_back(program: Program) -> Iterator[Edit]:
