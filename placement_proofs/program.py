@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from placement_proofs.program_flow import Flow
-
-Axes: TypeAlias = tuple[str, ...]
-Held: TypeAlias = tuple[tuple[str, str], ...]
-"""Axis and owner: only that position of the axis stores the generic element."""
-Expr: TypeAlias = str
-"""`+ - * /` and parentheses over integers, axis sizes, loop lengths and scalar buffers."""
+from placement_proofs.program_spec import Axes as Axes
+from placement_proofs.program_spec import Buffer as Buffer
+from placement_proofs.program_spec import Expr as Expr
+from placement_proofs.program_spec import Held as Held
+from placement_proofs.program_spec import Owner as Owner
+from placement_proofs.program_spec import Param as Param
+from placement_proofs.program_spec import Term as Term
 
 TurnTest: TypeAlias = Literal["first", "last", "!first", "!last"]
 
@@ -32,83 +33,18 @@ class Guard:
     `sizes`: (axis, True) runs only if the size of the axis is one, (axis, False) only if
     it is not. `turns`: (loop, test of the current turn). `at`: (axis, position) or
     (axis, "!position"): only the ranks at (or not at) that position run the step.
+    `starts` names a step that may take effect at any later time of the body it is in, up to the
+    step that waits for it (`after`): see `program_orders`.
     """
 
     sizes: tuple[tuple[str, bool], ...] = ()
     turns: tuple[tuple[str, TurnTest], ...] = ()
     at: tuple[tuple[str, str], ...] = ()
+    starts: str = ""
+    after: tuple[str, ...] = ()
 
 
 ALWAYS = Guard()
-
-
-# --- specification -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """`coef` times the sum of a family of contributions over mesh axes and loops.
-
-    `over` lists every index of the family. An entry `@axis` is not summed: it is the rank's
-    own index (only in `Expect`). In `coef` a count family stands for its total. `fn` applies
-    an uninterpreted function to the sum (only in `Expect`), `more` are its further arguments.
-    `weights` are count families of the same indices: every member is multiplied by its own.
-    """
-
-    family: str
-    over: Axes = ()
-    coef: Expr = "1"
-    fn: str = ""
-    weights: Axes = ()
-    more: tuple[Term, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A logical parameter: what one device trains.
-
-    `target` is the gradient of the current step as a sum of terms; a parameter without one
-    is frozen. `clip` names the group whose gradients share one norm. `update` says whether
-    the optimizer works element by element or needs the whole tensor. `hyper` names the
-    hyper-parameters that its update reads. With `late` = k the one device, too, uses at every
-    step the gradient of k steps before (none in the first k): a declared staleness.
-    """
-
-    name: str
-    target: tuple[Term, ...] = ()
-    clip: str | None = None
-    update: Literal["elementwise", "whole"] = "elementwise"
-    hyper: tuple[str, ...] = ()
-    late: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A physical copy of a logical parameter, with its layout and initial value.
-
-    `held` is its layout wherever it is used or updated. `vary` lists the axes on which the
-    initial copies differ. With `of=""` it is a plain buffer that starts as zero.
-    """
-
-    name: str
-    of: str
-    held: Held = ()
-    vary: Axes = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The owner `name` on an axis as a digit of the element's index in mixed radix.
-
-    `digits` are the radices from the outermost in: axes, loops, integers, and once `...`,
-    whatever the tensor's size leaves. The owner's digit is that of the axis, or the one in
-    brackets: `[old] ...` are shards for `old` ranks, read by as many of this axis. Two owners
-    of an axis are the same map of elements iff their digits have the same radix and stride.
-    """
-
-    axis: str
-    name: str
-    digits: tuple[str, ...]
 
 
 # --- steps ---------------------------------------------------------------------------
@@ -392,5 +328,7 @@ def validate(program: Program) -> None:
     """Raise `IllFormed` at the first place where a program has no meaning."""
     from placement_proofs.program_backward import derived
     from placement_proofs.program_check import check
+    from placement_proofs.program_orders import orders
 
+    orders(program)
     check(derived(program))

@@ -16,6 +16,7 @@ from placement_proofs.program import Expect, Loop, Param, Program, Source, Step,
 from placement_proofs.program_draws import counted
 from placement_proofs.program_flow import BACK, Flow, flow_text
 from placement_proofs.program_forward import OWN, PARTIAL, Value, product, values
+from placement_proofs.program_orders import in_order
 from placement_proofs.program_rules import known, require, sources
 
 
@@ -45,7 +46,7 @@ def derived(program: Program) -> Program:
 
     Raises `IllFormed`.
     """
-    return counted(_contributed(program))
+    return counted(_contributed(in_order(program)))
 
 
 def _contributed(program: Program) -> Program:

@@ -9,6 +9,7 @@ from placement_proofs.program import Program, Sample
 from placement_proofs.program_backward import amiss
 from placement_proofs.program_flow import Flow, flow_text
 from placement_proofs.program_forward import PARTIAL, Value, values
+from placement_proofs.program_orders import has_orders, waiting
 from placement_proofs.program_print import step_text
 
 Flows = tuple[Flow, ...]
@@ -31,6 +32,7 @@ class Mend:
 def mends(program: Program) -> Iterator[Mend]:
     """Streams of their own for some ranks; backward passes, the order of sums, then factors."""
     yield from _streams(program)
+    yield from _waits(program)
     if not program.flow:
         return
     found = values(program)
@@ -53,6 +55,14 @@ def _streams(program: Program) -> Iterator[Mend]:
             steps = (*program.steps[:index], own, *program.steps[index + 1 :])
             text = f"replace '{step_text(step)}' by '{step_text(own)}'"
             yield Mend("draw from another stream", text, 0, (), replace(program, steps=steps))
+
+
+def _waits(program: Program) -> Iterator[Mend]:
+    """A step that runs beside others is waited for, as late as possible."""
+    if not has_orders(program):
+        return
+    for text, steps in waiting(program.steps):
+        yield Mend("wait for it", text, 0, (), replace(program, steps=steps))
 
 
 def _swap(program: Program, action: str, old: Flows, new: Flows, passes: int = 0) -> Mend:

@@ -198,6 +198,7 @@ class _Reader:
         self.place = place
         self.program = Program(())
         self.stack: list[tuple[str, Guard, list[Step]]] = [("", ALWAYS, [])]
+        self.waits: tuple[str, ...] = ()
 
     def read(self, text: str) -> Program:
         """The program that the text says."""
@@ -214,11 +215,16 @@ class _Reader:
         guard = ALWAYS
         if match := re.match(r"if\s+(.*?):\s*(.*)\Z", text):
             guard, text = guard_of(match[1], place), match[2]
+        if match := re.match(r"start\s+([\w.]+):\s*(.*)\Z", text):
+            guard, text = replace(guard, starts=match[1]), match[2]
+        if match := re.fullmatch(r"wait\s+([\w. ]+)", text):
+            self.waits += tuple(match[1].split())
+            return
         if text == "}":
             self._close(place)
             return
         if match := re.fullmatch(r"loop\s+([\w.]+)\s*\{", text):
-            self._open(match[1], guard, place)
+            self._open(match[1], self._waiting(guard), place)
             return
         word, _, rest = text.partition(" ")
         bare, options = options_of(f" {rest}")
@@ -226,7 +232,7 @@ class _Reader:
         if word in _STEPS:
             why = line.take("why")
             step = _STEPS[word](line)
-            self.stack[-1][2].append(replace(step, g=guard, why=why))
+            self.stack[-1][2].append(replace(step, g=self._waiting(guard), why=why))
         elif guard != ALWAYS or not self._declare(line):
             words = ", ".join((*_STEPS, "loop", *_DECLARATIONS))
             raise syntax(place, text, f"a statement begins with one of: {words}")
@@ -234,6 +240,11 @@ class _Reader:
             raise syntax(
                 place, ", ".join(line.options), f"'{word}' has no such option", "correct it"
             )
+
+    def _waiting(self, guard: Guard) -> Guard:
+        """The guard of a step that waits for what was named before it."""
+        waits, self.waits = self.waits, ()
+        return replace(guard, after=waits)
 
     def _open(self, name: str, guard: Guard, place: str) -> None:
         if len(self.stack) > MAX_DEPTH:
@@ -245,6 +256,7 @@ class _Reader:
     def _close(self, place: str) -> None:
         if len(self.stack) == 1:
             raise syntax(place, "}", "a block is opened before it is closed", "remove it")
+        self.waits = ()
         name, guard, body = self.stack.pop()
         self.stack[-1][2].append(Loop(name, tuple(body), guard))
 

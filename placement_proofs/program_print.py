@@ -108,7 +108,8 @@ def guard_text(guard: Guard) -> str:
     parts = [f"{axis} == 1" if one else f"{axis} > 1" for axis, one in guard.sizes]
     parts += [f"{loop}.{test}" for loop, test in guard.turns]
     parts += [f"{axis}@{position}" for axis, position in guard.at]
-    return f"if {' and '.join(parts)}: " if parts else ""
+    start = f"start {guard.starts}: " if guard.starts else ""
+    return f"if {' and '.join(parts)}: {start}" if parts else start
 
 
 def step_text(step: Step) -> str:
@@ -201,6 +202,7 @@ def _obligation(step: Use | Update | Tick | Expect | Cover) -> str:
 def _lines(steps: tuple[Step, ...], indent: str) -> list[str]:
     lines: list[str] = []
     for step in steps:
+        lines += [f"{indent}wait {' '.join(step.g.after)}"] if step.g.after else []
         if isinstance(step, Loop):
             lines.append(f"{indent}{step_text(step)} {{")
             lines += _lines(step.body, indent + "  ")

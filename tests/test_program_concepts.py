@@ -93,7 +93,7 @@ BAD = {
     "axes a\nsample m = d replay=x\nexpect m drawn": "was not drawn from d",
     "axes a\nsample m = d\nsample n = e replay=m\nexpect n same m": "was not drawn from e",
     "axes a\nsample m = d key=a index=a\nexpect m drawn": "'a' twice",
-    "axes a\nif a@first: sample m = d\nexpect m drawn": "on some ranks only",
+    "axes a\nsample z = d\nif a@first: sample m = d replay=z\nexpect m drawn": "on some ranks only",
     "axes a\nloop mb {\nsample m = d\n}\nsample r = d replay=m\nexpect r same m": (
         "drawn in a loop over mb"
     ),

@@ -82,8 +82,8 @@ def _written_back(program: Program) -> Iterator[Edit]:
     for path, step in paths(program.steps):
         if isinstance(step, Apply) and len(path) == 1:
             for source in _sources(program, step.dst):
-                cuts = tuple(Slice(source, axis, owner) for axis, owner in held.get(source, ()))
-                back = (Move(source, step.dst), *cuts)
+                back: list[Step] = [Move(source, step.dst)]
+                back += [Slice(source, axis, owner) for axis, owner in held.get(source, ())]
                 steps = replaced(program.steps, path, (step, *back))
                 text = f"after '{plain(step)}': '{'; '.join(map(plain, back))}'"
                 yield Edit("write back", path, text, "0", replace(program, steps=steps))

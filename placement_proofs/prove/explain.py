@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from placement_proofs.program import Clip, Cover, Expect, Program, Step, Update, Use
+from placement_proofs.program import Clip, Cover, Expect, Loop, Program, Step, Update, Use
 from placement_proofs.program_backward import derived, told
-from placement_proofs.program_print import target_text
+from placement_proofs.program_print import step_text, target_text
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.blame import paths
 from placement_proofs.prove.counterexample import Counterexample
@@ -19,8 +20,7 @@ def explain(program: Program, result: ProgramResult) -> tuple[str, ...]:
     found = result.counterexample
     if found is None:
         return ()
-    amiss = told(program)
-    program = derived(program)
+    amiss, program = told(program), derived(result.program or program)
     step = dict(paths(program.steps))[found.step]
     said = (
         _wrong(program, step, found),
@@ -28,6 +28,7 @@ def explain(program: Program, result: ProgramResult) -> tuple[str, ...]:
         _held(step, found),
         _factor(found),
         _where(found),
+        _order(result, found),
         _blame(result, found),
         _hidden(program, step, found),
     )
@@ -132,6 +133,18 @@ def _factor(found: Counterexample) -> str:
     if found.condition == "contract":
         return ""
     return "The own contributions are right, but values of other elements are mixed in."
+
+
+def _order(result: ProgramResult, found: Counterexample) -> str:
+    """In which order of steps it fails, where there are several."""
+    if result.program is None:
+        return ""
+    steps = derived(result.program).steps
+    inside = next(
+        (s for s in steps[found.step[0] : found.step[0] + 1] if isinstance(s, Loop)), None
+    )
+    shown = "; ".join(step_text(replace(s, why="")) for s in (inside.body if inside else steps))
+    return f"It shows in the order '{shown}'."
 
 
 def _where(found: Counterexample) -> str:

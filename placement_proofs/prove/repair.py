@@ -31,6 +31,7 @@ from placement_proofs.program import (
 from placement_proofs.program_backward import derived
 from placement_proofs.program_expr import is_zero
 from placement_proofs.program_mend import Mend, mends
+from placement_proofs.program_orders import has_orders, orders
 from placement_proofs.prove.blame import paths, reads, writes
 from placement_proofs.prove.blocks import agreed, blocks
 from placement_proofs.prove.edits import Edit, plain
@@ -89,6 +90,8 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
         return ()
     mended = (_mended(mend, program) for mend in mends(program) if _proved(mend.program))
     found = list(islice(mended, MAX_REPAIRS - 1))
+    if has_orders(program):
+        return tuple(found)
     if _of_forward(program, result.counterexample.step):
         return tuple(found)
     program = _numbered(program)
@@ -172,10 +175,9 @@ def _candidates(program: Program, failed: Path) -> Iterator[Edit]:
 def _proved(program: Program) -> bool:
     try:
         validate(program)
-        runs = execute(derived(program), {})
+        return all(execute(derived(order), {}).holds for order in orders(program))
     except (IllFormed, TooManyCases):
         return False
-    return runs.holds
 
 
 def _edited(program: Program, edit: _Edit) -> Program:
