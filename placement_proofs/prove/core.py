@@ -30,7 +30,9 @@ from placement_proofs.program import (
     Update,
     Use,
 )
+from placement_proofs.program_backward import derived
 from placement_proofs.program_expr import Bin, Name, Num, Tree, is_zero, names_of, parse_expr
+from placement_proofs.program_orders import has_orders
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.kernel import SCHEMA, Machine
 
@@ -48,6 +50,9 @@ def certificate_of(program: Program, name: str) -> dict[str, Any]:
     Raises:
         Outside: some step has no place in the core.
     """
+    if has_orders(program):
+        raise Outside("steps beside others")
+    program = derived(program)
     _inside(program)
     grads = _gradients(program)
     cert: dict[str, Any] = {
