@@ -8,6 +8,7 @@ from dataclasses import replace
 from placement_proofs.program import (
     Apply,
     Clip,
+    Expect,
     Init,
     Loop,
     Move,
@@ -19,7 +20,7 @@ from placement_proofs.program import (
     Take,
 )
 from placement_proofs.prove.blame import paths
-from placement_proofs.prove.edits import Edit, plain, replaced, ring
+from placement_proofs.prove.edits import Edit, plain, replaced, ring, swap
 from placement_proofs.replay import Path
 
 
@@ -30,6 +31,8 @@ def blocks(program: Program) -> Iterator[Edit]:
         yield from _reduced_arguments(program, before, after)
     yield from _written_back(program)
     yield from _by_its_owners(program)
+    yield from _other_source(program)
+    yield from _other_ranks(program)
 
 
 def agreed(program: Program) -> tuple[Program, str, int] | None:
@@ -103,6 +106,27 @@ def _by_its_owners(program: Program) -> Iterator[Edit]:
         if tuple(steps) != program.steps:
             text = f"gather {move.dst} by the owners of {move.src}: '{'; '.join(texts)}'"
             yield Edit("set the owners", path, text, "0", replace(program, steps=tuple(steps)))
+
+
+def _other_source(program: Program) -> Iterator[Edit]:
+    """A copy of another state."""
+    drawn = [s.dst for _, s in paths(program.steps) if isinstance(s, Init)]
+    for path, step in paths(program.steps):
+        if isinstance(step, Move) and step.src in drawn and not step.add:
+            for name in drawn:
+                if name not in (step.src, step.dst):
+                    new = replace(step, src=name)
+                    yield swap(program, path, (new,), "take the other state")
+
+
+def _other_ranks(program: Program) -> Iterator[Edit]:
+    """A step that runs on the ranks on which another one runs."""
+    guards = dict.fromkeys(step.g.at for _, step in paths(program.steps) if step.g.at)
+    for path, step in paths(program.steps):
+        for at in guards if step.g.at and not isinstance(step, Expect) else ():
+            if at != step.g.at:
+                new = replace(step, g=replace(step.g, at=at))
+                yield swap(program, path, (new,), "set the right ranks")
 
 
 def _sources(program: Program, copy: str) -> list[str]:
