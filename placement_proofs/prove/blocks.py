@@ -121,7 +121,7 @@ def _other_source(program: Program) -> Iterator[Edit]:
 
 def _other_ranks(program: Program) -> Iterator[Edit]:
     """A step that runs on the ranks on which another one runs."""
-    guards = dict.fromkeys(step.g.at for _, step in paths(program.steps) if step.g.at)
+    guards = dict.fromkeys(step.g.at for _, step in paths(program.steps))
     for path, step in paths(program.steps):
         for at in guards if step.g.at and not isinstance(step, Expect) else ():
             if at != step.g.at:
