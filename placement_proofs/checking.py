@@ -384,6 +384,7 @@ def _check_program(subject: Subject, program: Program, repair: bool) -> Report:
         failure,
         1 if failure else 0,
         repairs=tuple(_edit(r) for r in repairs),
+        assumptions=tuple(f"weaker claim: {text}" for text in subject.relaxed),
     )
 
 

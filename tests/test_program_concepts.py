@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from placement_proofs.errors import IllFormed
@@ -202,7 +204,7 @@ tick
 def test_a_copy_that_is_read_late_keeps_its_bound(age: int) -> None:
     olds = "\n".join(f"copy o{i} of W" for i in range(1, age))
     chain = ["v", *(f"o{i}" for i in range(1, age)), "w"]
-    moves = [f"set {left} {right}" for left, right in zip(chain, chain[1:], strict=False)]
+    moves = [f"set {left} {right}" for left, right in pairwise(chain)]
     first, rest = moves[:-1], moves[-1]
     text = STALE.format(olds=olds, within="{within}", shift="\n".join([*first, rest]))
     late = age - 1

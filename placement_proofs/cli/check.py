@@ -31,6 +31,10 @@ traffic per rank. Every repair was proved for all sizes and has its extra traffi
 shows it as a difference of the program, or of the composition as a file. --no-repair saves the
 search.
 
+A program whose copies or updates may be late on purpose is checked against a weaker claim: --relax
+"late W=2" (the gradient of two steps before), "within w=1" (a copy read one version late), "sync W"
+(copies agree where they are averaged, as in local SGD). A file says it as relax = ["late W=2"].
+
 \b
 Exit codes: 0 proved, 1 refuted, 2 ill-formed input or usage, 3 unknown.
 Of several subjects the worst counts: ill-formed, refuted, unknown, proved; a summary has a line
@@ -42,6 +46,7 @@ Examples:
   placement-proofs check "data(dp=8)" --without "drop all-reduce gradient dp"
   placement-proofs check examples/configs/deepspeed_zero3.json --world 64
   placement-proofs check "zero1(dp=8)" --without "drop all-gather parameter dp" --repair
+  placement-proofs check examples/programs/delayed_update.toml
   placement-proofs check "zero2(dp=8)" --explain
   placement-proofs check "zero3(dp=64) * tensor(tp=8)" --topology dgx-a100
 """
@@ -57,6 +62,12 @@ Examples:
     "--explain",
     is_flag=True,
     help="Also delete each step in turn, and say what fails without it: what the proof uses.",
+)
+@click.option(
+    "--relax",
+    multiple=True,
+    metavar="CLAIM",
+    help='A weaker claim about a program: "late W=1", "within w=1" or "sync W". Repeatable.',
 )
 @click.option(
     "--repair/--no-repair",
