@@ -15,6 +15,7 @@ from placement_proofs.program import (
     Program,
     Reduce,
     Slice,
+    Source,
     Square,
     Step,
     Take,
@@ -33,6 +34,7 @@ def blocks(program: Program) -> Iterator[Edit]:
     yield from _by_its_owners(program)
     yield from _other_source(program)
     yield from _other_ranks(program)
+    yield from _weighed(program)
 
 
 def agreed(program: Program) -> tuple[Program, str, int] | None:
@@ -127,6 +129,16 @@ def _other_ranks(program: Program) -> Iterator[Edit]:
             if at != step.g.at:
                 new = replace(step, g=replace(step.g, at=at))
                 yield swap(program, path, (new,), "set the right ranks")
+
+
+def _weighed(program: Program) -> Iterator[Edit]:
+    """Only contributions whose own flag is set."""
+    steps = list(paths(program.steps))
+    flags = [s.dst for _, s in steps if isinstance(s, Source) and s.flag]
+    for path, step in steps:
+        if isinstance(step, Source) and not step.count and step.factor == "1":
+            for flag in flags:
+                yield swap(program, path, (replace(step, factor=flag),), "weigh by the flag")
 
 
 def _sources(program: Program, copy: str) -> list[str]:
