@@ -26,6 +26,7 @@ from placement_proofs.model import Model
 from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
+from placement_proofs.program_backward import followed
 from placement_proofs.program_text import format_program
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import (
@@ -385,6 +386,7 @@ def _check_program(subject: Subject, program: Program, repair: bool) -> Report:
         1 if failure else 0,
         repairs=tuple(_edit(r) for r in repairs),
         assumptions=tuple(f"weaker claim: {text}" for text in subject.relaxed),
+        notes=tuple(f"from the forward pass: {line}" for line in followed(program)),
     )
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program import Expect, Loop, Param, Program, Source, Step, Term
+from placement_proofs.program import ALWAYS, Expect, Loop, Param, Program, Source, Step, Term
 from placement_proofs.program_draws import counted
 from placement_proofs.program_flow import BACK, Flow, flow_text
 from placement_proofs.program_forward import OWN, PARTIAL, Value, product, values
 from placement_proofs.program_orders import in_order
-from placement_proofs.program_rules import known, require, sources
+from placement_proofs.program_print import step_text, target_text
+from placement_proofs.program_rules import known, require, sources, walk
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,19 @@ def told(program: Program) -> str:
         f" its adjoint, as the value is used, is {one.right}."
         for one in amiss(program)
     )
+
+
+def followed(program: Program) -> tuple[str, ...]:
+    """What follows from the forward pass, line by line: targets and contributions."""
+    if not program.flow:
+        return ()
+    made = derived(program)
+    written = {p.name for p in program.params if any(t.fn == BACK for t in p.target)}
+    targets = (f"spec {p.name} = {target_text(p.target)}" for p in made.params if p.name in written)
+    given = {replace(step, g=ALWAYS, why="") for step in walk(program.steps)}
+    new = (replace(step, g=ALWAYS, why="") for step in walk(made.steps))
+    lines = (step_text(step) for step in new if isinstance(step, Source) and step not in given)
+    return tuple(dict.fromkeys((*targets, *lines)))
 
 
 def _steps(steps: tuple[Step, ...], flow: _Backward) -> Iterator[Step]:

@@ -41,7 +41,8 @@ class Flow:
     layer those over which its result is a part of a sum; of an edge those of the collective.
     `back` is what the backward pass runs; empty is the adjoint, whatever it is there. `factor`
     multiplies the value. A `layer` is any function of what the rank has; a `linear` one may be
-    applied to a part of a sum; a `join` is the sum of activations.
+    applied to a part of a sum; a `join` is the sum of activations. An edge with `only` is there
+    only if these axes have one rank (True) or several (False); else nothing is done, either way.
     """
 
     out: str
@@ -51,6 +52,7 @@ class Flow:
     axes: tuple[str, ...] = ()
     back: str = ""
     factor: str = "1"
+    only: tuple[tuple[str, bool], ...] = ()
 
 
 def flow_text(flow: Flow) -> str:
@@ -67,4 +69,6 @@ def flow_text(flow: Flow) -> str:
             return f"join {flow.out} = {' + '.join(flow.args)}"
         case _:
             back = f" back={flow.back}" if flow.back else ""
-            return f"edge {flow.out} = {flow.kind} {flow.args[0]} {axes}{back}"
+            parts = [f"{axis} == 1" if one else f"{axis} > 1" for axis, one in flow.only]
+            guard = f"if {' and '.join(parts)}: " if parts else ""
+            return f"{guard}edge {flow.out} = {flow.kind} {flow.args[0]} {axes}{back}"

@@ -49,10 +49,19 @@ def _edge(line: Line) -> Flow:
         raise line.error(
             f"an edge is one of {', '.join(FORWARDS)} over axes: 'edge z = gather h tp'"
         )
+    if line.guard.turns or line.guard.at or line.guard.starts:
+        raise line.error("an edge may depend on sizes only: 'if ep > 1: edge ...'")
     backward = line.take("back")
     if backward and backward not in BACKWARDS:
         raise line.error(f"back= is one of {', '.join(BACKWARDS)}")
-    return Flow(out, cast(FlowKind, words[0]), (words[1],), axes=split(words[2]), back=backward)
+    return Flow(
+        out,
+        cast(FlowKind, words[0]),
+        (words[1],),
+        axes=split(words[2]),
+        back=backward,
+        only=line.guard.sizes,
+    )
 
 
 FLOWS: dict[str, Callable[[Line], Flow]] = {

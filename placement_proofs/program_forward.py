@@ -59,6 +59,7 @@ def values(program: Program) -> dict[str, Value]:
     for flow in program.flow:
         place = flow_text(flow)
         known(flow.args, tuple(found), place, "activation or copy")
+        known((axis for axis, _ in flow.only), program.axes, place, "axis")
         loops = program.loops if flow.kind == "input" else ()
         known(flow.axes, program.axes + loops, place, "axis")
         found[flow.out] = _value(flow, [found[name] for name in flow.args], place)

@@ -43,6 +43,9 @@ def mends(program: Program) -> Iterator[Mend]:
     for flow in program.flow:
         yield from _summed_first(program, flow, found)
         yield from _reduced(program, flow, found)
+        if flow.only:
+            always = replace(flow, only=())
+            yield _swap(program, "remove the size guard", (flow,), (always,))
         yield from _left_out(program, flow, found)
         yield from _rescaled(program, flow)
 

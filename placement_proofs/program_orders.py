@@ -7,12 +7,14 @@ matters, so that few orders are left; a program is right if it is right in all o
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Guard, Loop, Program, Step
+from placement_proofs.program_flow import Flow
 from placement_proofs.program_print import step_text
 
 MAX_ORDERS = 64
@@ -21,22 +23,58 @@ Body = tuple[Step, ...]
 
 
 def has_orders(program: Program) -> bool:
-    """Whether a step runs beside others."""
-    return any(step.g.starts or step.g.after for step in _walk(program.steps))
+    """Whether a step runs beside others, or an edge depends on sizes."""
+    beside = any(step.g.starts or step.g.after for step in _walk(program.steps))
+    return beside or any(flow.only for flow in program.flow)
 
 
 def in_order(program: Program) -> Program:
     """The program in which every step takes effect where it is written."""
-    return replace(program, steps=_plain(program.steps)) if has_orders(program) else program
+    if not has_orders(program):
+        return program
+    flow = tuple(replace(f, only=()) for f in program.flow)
+    return replace(program, steps=_plain(program.steps), flow=flow)
 
 
-def orders(program: Program) -> tuple[Program, ...]:
-    """The program in every order that matters, as it is written first.
+def orders(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Program, ...]:
+    """The program in every order that matters, as it is written first, and for every case.
+
+    Where edges depend on sizes, there is a case for one rank and one for several (of the axes in
+    `sizes`, that of their size).
 
     Raises:
         IllFormed: a wait has no start, or the orders are too many.
     """
     _check(program.steps, "step ")
+    return tuple(order for case in _cases(program, sizes or {}) for order in _ordered(case))
+
+
+def _cases(program: Program, sizes: Mapping[str, int]) -> Iterator[Program]:
+    axes = tuple(dict.fromkeys(axis for flow in program.flow for axis, _ in flow.only))
+    given = {**dict(program.sizes), **sizes}
+    choices = [(given[a] == 1,) if a in given else (True, False) for a in axes]
+    for ones in itertools.product(*choices):
+        case = dict(zip(axes, ones, strict=True))
+        yield _case(program, case, given) if axes else program
+
+
+def _case(program: Program, case: Mapping[str, bool], given: Mapping[str, int]) -> Program:
+    """The program where the axes have one rank, or several: no step runs at other sizes."""
+    flow = tuple(
+        replace(f, only=())
+        if all(case[axis] is one for axis, one in f.only)
+        else Flow(f.out, "pass", f.args, axes=f.axes, back="nothing")
+        for f in program.flow
+    )
+    fixed = tuple((axis, 1) for axis, one in case.items() if one and axis not in given)
+    many = tuple((axis, False) for axis, one in case.items() if not one and axis not in given)
+    steps = (
+        replace(step, g=replace(step.g, sizes=(*step.g.sizes, *many))) for step in program.steps
+    )
+    return replace(program, flow=flow, sizes=(*program.sizes, *fixed), steps=tuple(steps))
+
+
+def _ordered(program: Program) -> tuple[Program, ...]:
     found: list[Body] = []
     for steps in _bodies(program.steps):
         if len(found) >= MAX_ORDERS:

@@ -233,7 +233,7 @@ class _Reader:
             why = line.take("why")
             step = _STEPS[word](line)
             self.stack[-1][2].append(replace(step, g=self._waiting(guard), why=why))
-        elif guard != ALWAYS or not self._declare(line):
+        elif (guard != ALWAYS and word != "edge") or not self._declare(line):
             words = ", ".join((*_STEPS, "loop", *_DECLARATIONS))
             raise syntax(place, text, f"a statement begins with one of: {words}")
         if line.options:

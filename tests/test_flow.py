@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from pathlib import Path
 
 import pytest
 from agreement import agreement
 from flow_model import agrees
 
+from placement_proofs.cli import main
 from placement_proofs.errors import IllFormed
 from placement_proofs.layout import Kind, On, conversion
 from placement_proofs.program import Program, Source
@@ -17,6 +19,7 @@ from placement_proofs.program_flow import BACKWARDS, FORWARDS
 from placement_proofs.program_forward import OWN, RESULTS
 from placement_proofs.program_text import format_program, parse_program
 from placement_proofs.prove import explain, find_repairs, prove
+from placement_proofs.prove.core import certificate_of
 from placement_proofs.verdict import Verdict
 
 STEPS = "use n\ngrad g = back(l, n)\n{sums}update n g\ntick\n"
@@ -176,6 +179,45 @@ def test_a_piece_of_the_gradient_of_a_sum_is_not_the_gradient_of_its_parts() -> 
 def test_paths_that_arrive_alike_are_one_family() -> None:
     flow = "input x\nlayer y = f(x, n)\nlayer a = f(y)\nlayer b = g(y)\njoin l = a + b"
     assert len(contributions(program(flow))) == 1
+
+
+GUARDED = MLP.replace("edge z = pass", "if dp > 1: edge z = pass").format(back=" back=sum")
+
+
+def test_an_edge_that_depends_on_a_size_is_proved_in_both_cases() -> None:
+    made = program(GUARDED, "sum g dp\n")
+    assert parse_program(format_program(made)) == made
+    found = prove(made)
+    assert found.verdict is Verdict.REFUTED
+    assert dict(found.counterexample.sizes) == {"dp": 1, "tp": 2}  # type: ignore[union-attr]
+    assert "It is the case of dp = 1." in explain(made, found)
+    assert prove(made, sizes={"dp": 2}).verdict is Verdict.PROVED
+    assert prove(made, sizes={"dp": 1}).verdict is Verdict.REFUTED
+    assert not agreement(made).trouble
+    (repair, *_) = find_repairs(made, found)
+    assert repair.action == "remove the size guard"
+    always = program(GUARDED.replace("if dp > 1: ", "if tp > 1: "), "sum g dp\n")
+    assert prove(always).verdict is Verdict.PROVED
+
+
+def test_edges_depend_on_sizes_only() -> None:
+    with pytest.raises(IllFormed, match="an edge may depend on sizes only"):
+        program(GUARDED.replace("if dp > 1", "if dp@first"))
+
+
+def test_the_kernel_checks_what_follows_from_a_forward_pass() -> None:
+    certificate = certificate_of(program(MLP.format(back=""), "sum g dp\n"), "mlp")
+    assert [s["family"] for s in certificate["steps"] if s["op"] == "source"] == ["l.n"]
+
+
+def test_the_report_says_what_follows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "mlp.toml"
+    text = format_program(program(MLP.format(back=""), "sum g dp\n"))
+    path.write_text(f'[program]\ntext = """\n{text}"""\n')
+    assert main(["check", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "from the forward pass: spec N = l.n[dp]" in shown
+    assert "from the forward pass: grad g = l.n[dp]" in shown
 
 
 # --- text ----------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def test_orders_are_printed_and_replayed(text: str) -> None:
 def test_a_wait_leaves_one_order_and_covers_it() -> None:
     found = prove(parse_program(WAITS))
     assert found.verdict is Verdict.PROVED
-    assert found["gradient_integrity"].covers.endswith("all 1 orders of steps")
+    assert found["gradient_integrity"].covers.endswith("all 1 orders and cases")
 
 
 @pytest.mark.parametrize("text", [RACE, FORGOTTEN])

@@ -52,7 +52,7 @@ def prove(
         validate(program)
         if has_orders(program):
             run = partial(prove, sizes=sizes, certify=certify, everywhere=everywhere)
-            return of_all((order, run(order)) for order in orders(program))
+            return of_all((order, run(order)) for order in orders(program, sizes))
         program = derived(program)
         _check_sizes(program, given)
         return decide(program, given, certify, everywhere)

@@ -24,5 +24,5 @@ def of_all(found: Iterable[tuple[Program, ProgramResult]]) -> ProgramResult:
 
 def _covered(result: ProgramResult, number: int) -> Iterator[tuple[str, ConditionResult]]:
     for name, condition in result.conditions:
-        covers = f"{condition.covers}; all {number} orders of steps" if condition.covers else ""
+        covers = f"{condition.covers}; all {number} orders and cases" if condition.covers else ""
         yield name, replace(condition, covers=covers)

@@ -20,6 +20,7 @@ def explain(program: Program, result: ProgramResult) -> tuple[str, ...]:
     found = result.counterexample
     if found is None:
         return ()
+    said_so = program
     amiss, program = told(program), derived(result.program or program)
     step = dict(paths(program.steps))[found.step]
     said = (
@@ -28,7 +29,7 @@ def explain(program: Program, result: ProgramResult) -> tuple[str, ...]:
         _held(step, found),
         _factor(found),
         _where(found),
-        _order(result, found),
+        _order(said_so, result, found),
         _blame(result, found),
         _hidden(program, step, found),
     )
@@ -135,16 +136,19 @@ def _factor(found: Counterexample) -> str:
     return "The own contributions are right, but values of other elements are mixed in."
 
 
-def _order(result: ProgramResult, found: Counterexample) -> str:
-    """In which order of steps it fails, where there are several."""
+def _order(program: Program, result: ProgramResult, found: Counterexample) -> str:
+    """In which case and order of steps it fails, where there are several."""
     if result.program is None:
         return ""
+    fixed = [f"{axis} = {n}" for axis, n in result.program.sizes if (axis, n) not in program.sizes]
+    case = f"It is the case of {' and '.join(fixed)}." if fixed else ""
+    if not any(step.g.starts for step in walk(program.steps)):
+        return case
     steps = derived(result.program).steps
-    inside = next(
-        (s for s in steps[found.step[0] : found.step[0] + 1] if isinstance(s, Loop)), None
-    )
-    shown = "; ".join(step_text(replace(s, why="")) for s in (inside.body if inside else steps))
-    return f"It shows in the order '{shown}'."
+    here = steps[found.step[0]]
+    body = here.body if isinstance(here, Loop) else steps
+    shown = "; ".join(step_text(replace(s, why="")) for s in body)
+    return f"{case} It shows in the order '{shown}'.".strip()
 
 
 def _where(found: Counterexample) -> str:
