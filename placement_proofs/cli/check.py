@@ -101,9 +101,7 @@ def check(
     return combine(map(_verdict, found)).exit_code
 
 
-def _checked(
-    text: str, how: dict[str, Any], options: dict[str, Any]
-) -> Report | IllFormed:
+def _checked(text: str, how: dict[str, Any], options: dict[str, Any]) -> Report | IllFormed:
     from placement_proofs.checking import check as prove_or_refute
 
     try:
