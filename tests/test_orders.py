@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from agreement import agreement
 
@@ -74,6 +76,54 @@ def test_too_many_orders_are_refused() -> None:
     many = "".join(f"start s{i}: add b g\n" for i in range(8))
     with pytest.raises(IllFormed, match="more than 64 orders"):
         parse_program(HEAD + many + "update w b")
+
+
+STEPS = (
+    "set b g",
+    "add b g",
+    "mean b dp",
+    "sum b dp",
+    "scale b 1/dp",
+    "set h b",
+    "add b h",
+    "zero h",
+)
+
+
+def drawn(seed: int) -> tuple[list[str], int, int]:
+    """Random steps, which of them runs beside the others, and before which it is waited for."""
+    rng = random.Random(seed)
+    steps = [rng.choice(STEPS) for _ in range(rng.randrange(3, 6))]
+    start = rng.randrange(len(steps) - 1)
+    return steps, start, rng.randrange(start + 1, len(steps) + 1)
+
+
+def whole(steps: list[str]) -> str:
+    """A program around the steps."""
+    return (
+        HEAD.replace("buffer b", "buffer b\nbuffer h") + "\n".join(steps) + "\nupdate w b\ntick\n"
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_orders_that_are_tried_stand_for_all(seed: int) -> None:
+    """Every place of the step up to the wait, tried one by one, gives the same verdict."""
+    steps, start, wait = drawn(seed)
+    beside = [*steps[:start], f"start r: {steps[start]}", *steps[start + 1 : wait], "wait r"]
+    program = parse_program(whole([*beside, *steps[wait:]]))
+    rest = [*steps[:start], *steps[start + 1 :]]
+    every = [[*rest[:at], steps[start], *rest[at:]] for at in range(start, wait)]
+    right = all(
+        prove(parse_program(whole(one)), certify=False).verdict is Verdict.PROVED for one in every
+    )
+    found = prove(program, certify=False)
+    assert (found.verdict is Verdict.PROVED) is right
+    assert len(orders(program)) <= len(every)
+
+
+def test_some_of_these_are_right_and_some_only_in_some_orders() -> None:
+    verdicts = [prove(parse_program(whole(drawn(s)[0])), certify=False).verdict for s in range(60)]
+    assert verdicts.count(Verdict.PROVED) >= 3
 
 
 AHEAD = "axes tp\nif tp@first: sample s = torch\nsample m = torch\nexpect m agree\n"
