@@ -39,10 +39,19 @@ def test_orders_are_printed_and_replayed(text: str) -> None:
     assert not agreement(program).trouble
 
 
-def test_a_wait_leaves_one_order_and_covers_it() -> None:
-    found = prove(parse_program(WAITS))
+BESIDE = (
+    HEAD + "start copy: set z g\nmean g dp\nwait copy\nset b g\nadd b z x=0\nupdate w b\ntick\n"
+)
+
+
+def test_a_proof_covers_all_orders() -> None:
+    program = parse_program(BESIDE.replace("buffer b", "buffer b\nbuffer z"))
+    assert len(orders(program)) == 2
+    found = prove(program)
     assert found.verdict is Verdict.PROVED
-    assert found["gradient_integrity"].covers.endswith("all 1 orders and cases")
+    assert found["gradient_integrity"].covers.endswith("all 2 orders and cases")
+    assert len(orders(parse_program(WAITS))) == 1
+    assert prove(parse_program(WAITS)).verdict is Verdict.PROVED
 
 
 @pytest.mark.parametrize("text", [RACE, FORGOTTEN])

@@ -19,6 +19,8 @@ def of_all(found: Iterable[tuple[Program, ProgramResult]]) -> ProgramResult:
             return results[-1]
     worst = combine(result.verdict for result in results)
     first = next(result for result in results if result.verdict is worst)
+    if len(results) == 1:
+        return first
     return replace(first, conditions=tuple(_covered(first, len(results))))
 
 
