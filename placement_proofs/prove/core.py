@@ -34,7 +34,9 @@ from placement_proofs.program import (
     Update,
     Use,
 )
+from placement_proofs.program_backward import derived
 from placement_proofs.program_expr import Bin, Name, Num, Tree, is_zero, parse_expr
+from placement_proofs.program_orders import has_orders
 from placement_proofs.program_rules import sources, walk
 from placement_proofs.prove.kernel import SCHEMA, entry, machines
 from placement_proofs.prove.kernel.points import grid
@@ -66,6 +68,9 @@ def certificate_of(program: Program, name: str, most: int | None = MAX_WORK) -> 
 
 def outline(program: Program, name: str) -> Made:
     """A certificate without its bounds and its table."""
+    if has_orders(program):
+        raise Outside("steps beside others")
+    program = derived(program)
     _inside(program)
     lowering = _Lowering(program)
     steps = [*lowering.declared(), *lowering.steps(program.steps)]
