@@ -1,0 +1,167 @@
+"""Forms: memory and step time of a kind of layouts, as formulas in its degrees.
+
+Memory and traffic are those of the plan that the kind's composition has on the model with its
+kernels (:mod:`placement_proofs.cost`). The symbols are
+
+- of the layout: ``t p d c e`` (degrees), ``b`` (sequences of a micro-batch), ``m`` (micro-batches);
+- of the model: its sizes (``h f V s L a akv hkv`` and more);
+- of the machine: ``flops``, ``bandwidth``, ``inside``, ``between`` (bytes/s of links), their
+  latencies, ``node`` (devices of a node);
+- the constants (:mod:`placement_proofs.layouts.constants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from placement_proofs.cost import symbols
+from placement_proofs.cost.convention import Convention
+from placement_proofs.cost.memory import memory
+from placement_proofs.cost.symbols import Expr, SymSizes, symbol
+from placement_proofs.derive import derive
+from placement_proofs.layouts.kernels import ATTENTION, with_kernels
+from placement_proofs.layouts.links import seconds
+from placement_proofs.layouts.setting import Job, Kind
+from placement_proofs.layouts.work import Work, work_of
+from placement_proofs.models import Shape, transformer
+from placement_proofs.plan import Plan
+
+
+@dataclass(frozen=True)
+class Forms:
+    """Formulas of a kind of layouts.
+
+    Attributes:
+        kind: whose they are.
+        memory: bytes of a rank by ``position term``, such as ``last saved activations``.
+        peak: bytes of the fullest rank, overheads of allocator and libraries included.
+        slots: seconds of one micro-batch by ``position term``.
+        time: seconds of a training step by term; they add up to the step.
+        step: seconds of a training step.
+    """
+
+    kind: Kind
+    memory: Mapping[str, Expr]
+    peak: Expr
+    slots: Mapping[str, Expr]
+    time: Mapping[str, Expr]
+    step: Expr
+
+
+def forms(kind: Kind, job: Job) -> Forms:
+    """The formulas of a kind on the job's model; sizes stay symbols.
+
+    Raises:
+        IllFormed: the kind has no plan on the model.
+    """
+    return _forms(kind, job.shape, job.convention, job.vocabulary, job.whole_logits)
+
+
+@lru_cache(maxsize=1024)
+def _forms(
+    kind: Kind, shape: Shape, convention: Convention, vocabulary: bool, whole_logits: bool
+) -> Forms:
+    plan, sizes = _symbolic(kind, shape, vocabulary)
+    names = [p.name for p in plan.positions]
+    ends = [name for name in names if name != MIDDLE]
+    wide = replace(convention, logits="y")
+    held = _memory(plan, sizes, wide, ends)
+    if whole_logits and kind.tensor and vocabulary:
+        whole = symbol("y") * symbol("t")
+        held = {name: symbols.replaced(form, {"y": whole}) for name, form in held.items()}
+    work = {n: work_of(plan, sizes, convention, n, kind.attention, kind.norm) for n in names}
+    slots = {f"{n} {term}": x for n in names for term, x in _slot(work[n], kind, sizes).items()}
+    time = _time(kind, slots, work, sizes)
+    time["update"] = 2 * symbols.largest([held[f"{n} optimizer"] for n in ends]) / _reading()
+    peak = symbols.largest([_peak(held, n) for n in ends])
+    return Forms(kind, held, peak, slots, time, symbols.total(time.values()))
+
+
+def _symbolic(kind: Kind, shape: Shape, vocabulary: bool) -> tuple[Plan, SymSizes]:
+    """The plan of a kind, and sizes with a symbol for every degree."""
+    fused = replace(shape, fused_attention=True, micro_batch=1)
+    model = with_kernels(transformer(fused, folded=True), kind.attention, kind.norm)
+    plan = derive(kind.composition(vocabulary=vocabulary), model)
+    sizes = symbols.symbolic_sizes(plan, model)
+    if "pp" not in sizes.axes:
+        return plan, sizes
+    return plan, replace(sizes, axes={**sizes.axes, "pp": symbol("p")}, known={})
+
+
+def _memory(
+    plan: Plan, sizes: SymSizes, convention: Convention, names: list[str]
+) -> dict[str, Expr]:
+    """Bytes by position and term. Middle stages hold no more than the first one."""
+    found: dict[str, Expr] = {}
+    for name in names:
+        held = memory(plan, sizes, convention, name)
+        found |= {f"{name} {state}": x for state, x in held.by.items()}
+        found[f"{name} {SAVED}"] = held.saved
+        found[f"{name} {TRANSIENT}"] = held.peak - held.persistent - held.saved
+    return found
+
+
+MIDDLE = "middle"
+SAVED = "saved activations"
+TRANSIENT = "within a layer"
+
+
+def _peak(held: Mapping[str, Expr], name: str) -> Expr:
+    """Bytes of a rank of a position, with what allocator and libraries take beside."""
+    moving = held[f"{name} {SAVED}"] + held[f"{name} {TRANSIENT}"]
+    states = [held[f"{name} {state}"] for state in ("parameters", "gradients", "optimizer")]
+    return symbols.total([*states, moving * symbol("allocator"), symbol("reserve")])
+
+
+def _slot(work: Work, kind: Kind, sizes: SymSizes) -> dict[str, Expr]:
+    """Seconds of one micro-batch on a rank, by term; traffic that nothing waits for is hidden.
+
+    Gathers of parameters and reductions of gradients in the loop run beside the computation, and
+    show where they take longer.
+    """
+    speed = symbol("flops")
+    efficiency = symbols.rational(Fraction(str(ATTENTION[kind.attention].efficiency)))
+    found = {
+        "matrix products": work.matrix / (speed * symbol("matrix")),
+        "attention": work.attention / (speed * efficiency),
+        "element-wise": work.elements / _reading(),
+        "launches": work.passes * symbol("layer"),
+    }
+    computing = symbols.total(found.values())
+    for message in (m for m in work.messages if m.looped and m.waits):
+        name = f"traffic over {'*'.join(message.axes)}"
+        found[name] = found.get(name, 0) + seconds(message, sizes.axes)
+    hidden = [seconds(m, sizes.axes) for m in work.messages if m.looped and not m.waits]
+    if hidden:
+        beside = symbols.total(hidden)
+        found["gathers that show"] = symbols.largest([beside - computing, symbols.total([])])
+    return found
+
+
+def _reading() -> Expr:
+    """Bytes a second that element-wise operations read and write."""
+    return symbol("bandwidth") * symbol("memory")
+
+
+def _time(
+    kind: Kind, slots: Mapping[str, Expr], work: Mapping[str, Work], sizes: SymSizes
+) -> dict[str, Expr]:
+    """Seconds of a training step by term.
+
+    All micro-batches pass the slowest stage; the first one also passes the others, which with
+    ``v`` chunks takes a ``v``-th of their time (arXiv 2104.04473, section 2.2).
+    """
+    stages = {n: symbols.total(x for k, x in slots.items() if k.startswith(f"{n} ")) for n in work}
+    slowest = symbols.largest(list(stages.values()))
+    found = {"slowest stage": sizes.micro * slowest}
+    if kind.pipeline:
+        between = (sizes.axes["pp"] - 2) * stages[MIDDLE]
+        ends = symbols.total(x for n, x in stages.items() if n != MIDDLE)
+        found["bubble"] = (ends + between - slowest) / kind.chunks
+    once = {n: [m for m in w.messages if not m.looped] for n, w in work.items()}
+    reductions = [symbols.total(seconds(m, sizes.axes) for m in ms) for ms in once.values()]
+    found["reduction and publishing"] = symbols.largest(reductions)
+    return found
