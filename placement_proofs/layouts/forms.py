@@ -28,6 +28,7 @@ from placement_proofs.layouts.setting import Job, Kind
 from placement_proofs.layouts.work import Work, work_of
 from placement_proofs.models import Shape, transformer
 from placement_proofs.plan import Plan
+from placement_proofs.profile import PAPER
 
 
 @dataclass(frozen=True)
@@ -57,21 +58,26 @@ def forms(kind: Kind, job: Job) -> Forms:
     Raises:
         IllFormed: the kind has no plan on the model.
     """
-    return _forms(kind, job.shape, job.convention, job.vocabulary, job.whole_logits)
+    return _forms(
+        kind, _structure(job.shape), job.convention, job.vocabulary, job.whole_logits, job.repeats
+    )
 
 
 @lru_cache(maxsize=1024)
 def _forms(
-    kind: Kind, shape: Shape, convention: Convention, vocabulary: bool, whole_logits: bool
+    kind: Kind,
+    shape: Shape,
+    convention: Convention,
+    vocabulary: bool,
+    whole_logits: bool,
+    repeats: bool,
 ) -> Forms:
-    plan, sizes = _symbolic(kind, shape, vocabulary)
+    plan, sizes = _symbolic(kind, shape, vocabulary, repeats)
     names = [p.name for p in plan.positions]
     ends = [name for name in names if name != MIDDLE]
-    wide = replace(convention, logits="y")
+    whole = whole_logits and kind.tensor and vocabulary
+    wide = replace(convention, logits="y*t/2" if whole else "y/2")
     held = _memory(plan, sizes, wide, ends)
-    if whole_logits and kind.tensor and vocabulary:
-        whole = symbol("y") * symbol("t")
-        held = {name: symbols.replaced(form, {"y": whole}) for name, form in held.items()}
     work = {n: work_of(plan, sizes, convention, n, kind.attention, kind.norm) for n in names}
     slots = {f"{n} {term}": x for n in names for term, x in _slot(work[n], kind, sizes).items()}
     time = _time(kind, slots, work, sizes)
@@ -80,11 +86,32 @@ def _forms(
     return Forms(kind, held, peak, slots, time, symbols.total(time.values()))
 
 
-def _symbolic(kind: Kind, shape: Shape, vocabulary: bool) -> tuple[Plan, SymSizes]:
+def _structure(shape: Shape) -> Shape:
+    """A shape with other numbers and the same formulas: only what is present counts."""
+    return replace(
+        shape,
+        layers=4,
+        hidden=64,
+        heads=8,
+        kv_heads=8,
+        ffn=128,
+        vocabulary=64,
+        sequence=16,
+        experts=4 if shape.experts else 0,
+        top_k=2 if shape.experts and shape.top_k > 1 else 1,
+        shared_ffn=128 if shape.experts and shape.shared_ffn else 0,
+        head_dim=16 if shape.query == "ha" else 0,
+        positions=16 if shape.positions else 0,
+        fused_attention=True,
+        micro_batch=1,
+    )
+
+
+def _symbolic(kind: Kind, shape: Shape, vocabulary: bool, repeats: bool) -> tuple[Plan, SymSizes]:
     """The plan of a kind, and sizes with a symbol for every degree."""
-    fused = replace(shape, fused_attention=True, micro_batch=1)
-    model = with_kernels(transformer(fused, folded=True), kind.attention, kind.norm)
-    plan = derive(kind.composition(vocabulary=vocabulary), model)
+    model = with_kernels(transformer(shape, folded=True), kind.attention, kind.norm)
+    profile = replace(PAPER, recompute_all=repeats)
+    plan = derive(kind.composition(vocabulary=vocabulary), model, profile)
     sizes = symbols.symbolic_sizes(plan, model)
     if "pp" not in sizes.axes:
         return plan, sizes

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placement_proofs.composition import Composition
 from placement_proofs.cost.convention import DEFAULT, Convention
 from placement_proofs.errors import IllFormed
 from placement_proofs.layouts.devices import Machine
 from placement_proofs.layouts.kernels import ATTENTION, NORM
-from placement_proofs.mesh import Dim
-from placement_proofs.models import Shape
+from placement_proofs.mesh import Dim, IntSizes
+from placement_proofs.models import Shape, transformer
 from placement_proofs.strategies import (
     accumulate,
     context,
@@ -24,6 +28,8 @@ from placement_proofs.strategies import (
     zero2,
     zero3,
 )
+
+Number = TypeVar("Number", float, NDArray[np.float64])
 
 RECOMPUTE = ("none", "selective", "full")
 
@@ -185,6 +191,7 @@ class Job:
         convention: bytes per element of each state.
         vocabulary: whether embedding and head are cut over the tensor ranks.
         whole_logits: whether each tensor rank then gathers all logits for the loss.
+        repeats: whether recomputation repeats all of a layer, also what backward does not read.
     """
 
     name: str
@@ -195,6 +202,7 @@ class Job:
     convention: Convention = field(default=DEFAULT)
     vocabulary: bool = True
     whole_logits: bool = False
+    repeats: bool = False
 
     def microbatches(self, layout: Layout) -> int:
         """Micro-batches of one data-parallel rank in a training step.
@@ -218,6 +226,22 @@ class Job:
                 "choose another micro-batch or data-parallel degree",
             )
         return self.global_batch // each
+
+    @property
+    def flops(self) -> int:
+        """Model FLOPs of a training step: ``B s (6 Psi + 12 L h s)``, the definition of MFU.
+
+        Recomputation and the skipped half of the scores are not counted; of experts, those that a
+        token visits are (arXiv 2311.05610, section 3; 2204.02311, appendix B).
+        """
+        shape = self.shape
+        width = shape.heads * (shape.head_dim or shape.hidden // shape.heads)
+        scores = 12 * shape.layers * width * shape.sequence
+        return self.global_batch * shape.sequence * (6 * visited(shape) + scores)
+
+    def mfu(self, seconds: Number) -> Number:
+        """Model FLOPs utilisation of a step of so many seconds (a number or an array)."""
+        return self.flops / (seconds * self.gpus * self.machine.device.flops)
 
     @property
     def symbols(self) -> dict[str, float]:
@@ -249,3 +273,18 @@ class Job:
             "b": layout.micro_batch,
             "m": self.microbatches(layout),
         }
+
+
+def visited(shape: Shape) -> int:
+    """Parameters that a token meets: all of a dense model; of experts, those it is sent to."""
+    model = transformer(shape, folded=True)
+    sizes = IntSizes({}, {**shape.dims, "B": 1})
+    times = {block.name: sizes.dim(block.times) for block in model.blocks}
+    blocks = {name: op.block for op in model.ops for name in op.params}
+    total = 0
+    for tensor in model.tensors:
+        count = math.prod(sizes.dim(d) for d in tensor.shape)
+        if tensor.group.startswith("expert"):
+            count = count // shape.experts * shape.top_k
+        total += count * times[blocks[tensor.name]]
+    return total
