@@ -350,12 +350,6 @@ def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
     return reduce(_COMBINE[expression.func.__name__], parts) if len(parts) > 1 else _up(parts[0])
 
 
-def shared(expressions: Sequence[Expr]) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
-    """Formulas with their common subexpressions as new symbols, in an order in which they work."""
-    found, results = sympy.cse(list(expressions), symbols=sympy.numbered_symbols("_shared"))
-    return list(found), list(results)
-
-
 def _up(value: Any) -> Any:
     return -(-value // 1)
 

@@ -1,4 +1,4 @@
-"""Formulas as straight-line code: one operation a step, subexpressions shared, plain data.
+"""Formulas as straight-line code: one operation a step, equal subexpressions once, plain data.
 
 A tape needs no sympy to run, can be sent to another process, and is the same for numbers and for
 arrays: a runner brings the six operations.
@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from placement_proofs.cost import symbols
 from placement_proofs.cost.symbols import Expr
 
 Step = tuple[str, int, int]
@@ -70,12 +69,8 @@ def tape(expressions: Mapping[str, Expr], varying: frozenset[str] = frozenset())
     In sums and products, what does not depend on the symbols of ``varying`` is combined first: for
     arrays of those and numbers for the others it is computed once.
     """
-    shared, results = symbols.shared(list(expressions.values()))
     writer = _Writer(varying)
-    for name, expression in shared:
-        writer.known[name] = writer.write(expression)
-    outputs = [writer.write(result) for result in results]
-    return writer.tape(dict(zip(expressions, outputs, strict=True)))
+    return writer.tape({name: writer.write(e) for name, e in expressions.items()})
 
 
 @dataclass
