@@ -55,6 +55,11 @@ def prepared(kind: Kind, job: Job, folder: Path | None = None) -> Prepared:
     return found
 
 
+def is_kept(kind: Kind, job: Job, folder: Path | None) -> bool:
+    """Whether a kind is ready in a folder."""
+    return folder is not None and (folder / f"{_key(kind, _numberless(job))}.json").is_file()
+
+
 def _numberless(job: Job) -> Job:
     """The job without what no form depends on."""
     return replace(job, global_batch=1, gpus=1)

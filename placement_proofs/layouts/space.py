@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -286,22 +287,27 @@ def _degrees(job: Job, choices: Choices) -> dict[Present, Columns]:
         choices.context or ranks,
         choices.expert or experts,
     )
-    given = choices != Choices()
     found: dict[Present, list[tuple[int, ...]]] = {}
     for t, p, c, e in itertools.product(*axes):
-        d, rest = divmod(job.gpus, t * p * c * e)
-        if rest and not given:
-            continue
-        data = max(1, d)
-        if choices.data and data not in choices.data:
-            continue
-        present = (t > 1, p > 1, c > 1, e > 1)
-        for b in choices.micro_batch or divisors(max(1, job.global_batch // (data * e))):
-            found.setdefault(present, []).append((b, t, p, c, e, data))
+        for d in choices.data or (max(1, job.gpus // (t * p * c * e)),):
+            if t * p * c * e * d != job.gpus and not _told(job, choices, (t, p, c, e, d)):
+                continue
+            present = (t > 1, p > 1, c > 1, e > 1)
+            for b in choices.micro_batch or divisors(max(1, job.global_batch // (d * e))):
+                found.setdefault(present, []).append((b, t, p, c, e, d))
     return {
         present: dict(zip("btpced", np.array(rows, dtype=np.int64).T, strict=True))
         for present, rows in found.items()
     }
+
+
+def _told(job: Job, choices: Choices, degrees: tuple[int, int, int, int, int]) -> bool:
+    """Whether degrees of another number of ranks are the fault of the choices, told once."""
+    names = ("tensor", "pipeline", "context", "expert", "data")
+    given = [bool(getattr(choices, name)) for name in names]
+    fixed = math.prod(d for d, told in zip(degrees, given, strict=True) if told)
+    others = [d for d, told in zip(degrees[:4], given, strict=False) if not told]
+    return all(d == 1 for d in others) and (job.gpus % fixed > 0 or (not others and given[4]))
 
 
 def _kinds(present: Present, choices: Choices) -> Iterator[Kind]:

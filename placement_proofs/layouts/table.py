@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.prepared import Prepared, prepared
 from placement_proofs.layouts.proofs import ClassProof
-from placement_proofs.layouts.setting import Job, Kind, Layout
+from placement_proofs.layouts.setting import Job, Layout
 from placement_proofs.layouts.space import Block, Space
 from placement_proofs.layouts.vector import Array
 from placement_proofs.verdict import Verdict
