@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from placement_proofs.cost import symbols
 from placement_proofs.cost.convention import Convention
+from placement_proofs.cost.measure import largest
 from placement_proofs.cost.memory import memory
 from placement_proofs.cost.symbols import Expr, SymSizes, symbol
 from placement_proofs.derive import derive
@@ -37,8 +38,9 @@ class Forms:
 
     Attributes:
         kind: whose they are.
-        memory: bytes of a rank by ``position term``, such as ``last saved activations``.
-        peak: bytes of the fullest rank, overheads of allocator and libraries included.
+        memory: bytes that a rank holds by ``position term``, such as ``last saved activations``.
+        peaks: the same with what the allocator takes beside, and the reserve.
+        peak: bytes of the fullest rank: the largest sum of ``peaks`` over positions.
         slots: seconds of one micro-batch by ``position term``.
         time: seconds of a training step by term; they add up to the step.
         step: seconds of a training step.
@@ -46,6 +48,7 @@ class Forms:
 
     kind: Kind
     memory: Mapping[str, Expr]
+    peaks: Mapping[str, Expr]
     peak: Expr
     slots: Mapping[str, Expr]
     time: Mapping[str, Expr]
@@ -73,17 +76,27 @@ def _forms(
     repeats: bool,
 ) -> Forms:
     plan, sizes = _symbolic(kind, shape, vocabulary, repeats)
+    inner, inside = plan, sizes
+    if not kind.pipeline:
+        inner, inside = _symbolic(replace(kind, pipeline=True), shape, vocabulary, repeats)
     names = [p.name for p in plan.positions]
     ends = [name for name in names if name != MIDDLE]
-    whole = whole_logits and kind.tensor and vocabulary
-    wide = replace(convention, logits="y*t/2" if whole else "y/2")
-    held = _memory(plan, sizes, wide, ends)
+    logits = _logits(plan, sizes) * symbol("y")
+    if whole_logits and kind.tensor and vocabulary:
+        logits = _logits(plan, sizes) * symbol("t") * (symbol("y") + GATHERED_LOGIT)
+    held = _memory(plan, sizes, convention, ends, _layer(inner, inside, convention), logits)
     work = {n: work_of(plan, sizes, convention, n, kind.attention, kind.norm) for n in names}
     slots = {f"{n} {term}": x for n in names for term, x in _slot(work[n], kind, sizes).items()}
     time = _time(kind, slots, work, sizes)
     time["update"] = 2 * symbols.largest([held[f"{n} optimizer"] for n in ends]) / _reading()
-    peak = symbols.largest([_peak(held, n) for n in ends])
-    return Forms(kind, held, peak, slots, time, symbols.total(time.values()))
+    peaks = _peaks(held, ends)
+    peak = symbols.largest([_at(peaks, n) for n in ends])
+    return Forms(kind, held, peaks, peak, slots, time, symbols.total(time.values()))
+
+
+def _at(terms: Mapping[str, Expr], position: str) -> Expr:
+    """The sum of the terms of a position."""
+    return symbols.total(x for k, x in terms.items() if k.startswith(f"{position} "))
 
 
 def _structure(shape: Shape) -> Shape:
@@ -118,29 +131,62 @@ def _symbolic(kind: Kind, shape: Shape, vocabulary: bool, repeats: bool) -> tupl
     return plan, replace(sizes, axes={**sizes.axes, "pp": symbol("p")}, known={})
 
 
+def _layer(plan: Plan, sizes: SymSizes, convention: Convention) -> Expr:
+    """What the fullest moment of a layer holds beside what is saved (bytes)."""
+    held = memory(plan, sizes, convention, MIDDLE)
+    return held.peak - held.persistent - held.saved
+
+
 def _memory(
-    plan: Plan, sizes: SymSizes, convention: Convention, names: list[str]
+    plan: Plan,
+    sizes: SymSizes,
+    convention: Convention,
+    names: list[str],
+    layer: Expr,
+    logits: Expr,
 ) -> dict[str, Expr]:
-    """Bytes by position and term. Middle stages hold no more than the first one."""
+    """Bytes by position and term. Middle stages hold no more than the first one.
+
+    At the end that has the loss, logits come on top of what a layer holds: the allocator gives
+    free blocks of one size to others only in part. The sum is never below the peak of the plan.
+    """
     found: dict[str, Expr] = {}
     for name in names:
         held = memory(plan, sizes, convention, name)
+        saved, beside = held.saved, held.peak - held.persistent - held.saved
         found |= {f"{name} {state}": x for state, x in held.by.items()}
-        found[f"{name} {SAVED}"] = held.saved
-        found[f"{name} {TRANSIENT}"] = held.peak - held.persistent - held.saved
+        if name != FIRST:
+            kept = convention.activation * _logits(plan, sizes)
+            saved, beside = saved - kept, symbols.largest([layer, beside + kept - logits])
+            found[f"{name} {LOGITS}"] = logits
+        found[f"{name} {SAVED}"] = saved
+        found[f"{name} {LAYER}"] = beside
     return found
 
 
-MIDDLE = "middle"
+def _logits(plan: Plan, sizes: SymSizes) -> Expr:
+    """Elements of the logits on a rank."""
+    value = next(value for value in plan.values.values() if value.logits)
+    return largest(sizes).elements(value.shape, value.layout)
+
+
+FIRST, MIDDLE = "first", "middle"
 SAVED = "saved activations"
-TRANSIENT = "within a layer"
+LAYER = "within a layer"
+LOGITS = "logits"
+RESERVE = "reserve"
+
+GATHERED_LOGIT = 4
+"""Bytes per logit that a gather over tensor ranks holds: the parts, and their concatenation."""
 
 
-def _peak(held: Mapping[str, Expr], name: str) -> Expr:
-    """Bytes of a rank of a position, with what allocator and libraries take beside."""
-    moving = held[f"{name} {SAVED}"] + held[f"{name} {TRANSIENT}"]
-    states = [held[f"{name} {state}"] for state in ("parameters", "gradients", "optimizer")]
-    return symbols.total([*states, moving * symbol("allocator"), symbol("reserve")])
+def _peaks(held: Mapping[str, Expr], names: list[str]) -> dict[str, Expr]:
+    """Bytes by position and term with what allocator and libraries take beside."""
+    found = dict(held)
+    for name in names:
+        found[f"{name} {SAVED}"] *= symbol("allocator")
+        found[f"{name} {RESERVE}"] = symbol("reserve")
+    return found
 
 
 def _slot(work: Work, kind: Kind, sizes: SymSizes) -> dict[str, Expr]:
@@ -181,7 +227,7 @@ def _time(
     All micro-batches pass the slowest stage; the first one also passes the others, which with
     ``v`` chunks takes a ``v``-th of their time (arXiv 2104.04473, section 2.2).
     """
-    stages = {n: symbols.total(x for k, x in slots.items() if k.startswith(f"{n} ")) for n in work}
+    stages = {n: _at(slots, n) for n in work}
     slowest = symbols.largest(list(stages.values()))
     found = {"slowest stage": sizes.micro * slowest}
     if kind.pipeline:

@@ -22,6 +22,7 @@ class Attention:
     Attributes:
         scores: copies of the scores kept for the backward pass (elements of the activation width).
         masks: masks of one byte a score kept for the backward pass.
+        scratch: copies of the scores and their gradients that the backward pass holds beside.
         traffic: bytes read and written for each score, in the forward and in the backward pass.
         efficiency: the fraction of peak FLOP/s that it reaches on the work that it does.
         skips: whether it leaves out the half of the scores above the diagonal.
@@ -33,6 +34,7 @@ class Attention:
 
     scores: int
     masks: int
+    scratch: int
     traffic: tuple[int, int]
     efficiency: float
     skips: bool
@@ -60,6 +62,7 @@ ATTENTION: Mapping[str, Attention] = {
     "flash-2": Attention(
         0,
         0,
+        0,
         (0, 0),
         0.58,
         True,
@@ -68,6 +71,7 @@ ATTENTION: Mapping[str, Attention] = {
         "arXiv 2307.08691, figure 4 and section 4.1: 50-73% of peak on A100",
     ),
     "flash-1": Attention(
+        0,
         0,
         0,
         (0, 0),
@@ -79,7 +83,8 @@ ATTENTION: Mapping[str, Attention] = {
     ),
     "fused-softmax": Attention(
         2,
-        0,
+        1,
+        2,
         (8, 12),
         0.45,
         False,
@@ -90,6 +95,7 @@ ATTENTION: Mapping[str, Attention] = {
     "eager": Attention(
         2,
         1,
+        2,
         (26, 34),
         0.45,
         False,
@@ -121,7 +127,10 @@ def with_kernels(model: Model, attention: str, norm: str) -> Model:
         KeyError: no kernel has that name.
     """
     widths = {value.name: value.shape for value in model.values}
-    ops = tuple(_keeping(op, _kept(op, widths, attention, norm)) for op in model.ops)
+    ops = tuple(
+        replace(op, internals=_kept(op, widths, attention, norm), scratch=_held(op, attention))
+        for op in model.ops
+    )
     return replace(model, ops=ops)
 
 
@@ -133,15 +142,22 @@ def _kept(
     if op.kind != "attention":
         return op.internals
     kernel = ATTENTION[attention]
-    square = ("B", dict(op.attrs)["heads"], "s", "s")
     rotated = tuple((f"{name}.rotated", shapes[name]) for name in op.ins[:ROTATED])
-    scores = tuple((f"{op.out}.scores{i}", square) for i in range(kernel.scores))
-    masks = tuple((f"{op.out}.scores{i}{MASK}", square) for i in range(kernel.masks))
+    scores = tuple((f"{op.out}.scores{i}", _square(op)) for i in range(kernel.scores))
+    masks = tuple((f"{op.out}.scores{i}{MASK}", _square(op)) for i in range(kernel.masks))
     return (*rotated, *scores, *masks)
 
 
-def _keeping(op: Op, internals: tuple[Internal, ...]) -> Op:
-    return replace(op, internals=internals)
+def _held(op: Op, attention: str) -> tuple[Internal, ...]:
+    """What the backward pass of an operation holds for itself."""
+    if op.kind != "attention":
+        return op.scratch
+    count = ATTENTION[attention].scratch
+    return tuple((f"{op.out}.scratch{i}", _square(op)) for i in range(count))
+
+
+def _square(op: Op) -> tuple[Dim, ...]:
+    return ("B", dict(op.attrs)["heads"], "s", "s")
 
 
 def available(attention: str, heads: int, micro_batch: int, tensor: int) -> bool:

@@ -282,9 +282,9 @@ def visited(shape: Shape) -> int:
     times = {block.name: sizes.dim(block.times) for block in model.blocks}
     blocks = {name: op.block for op in model.ops for name in op.params}
     total = 0
-    for tensor in model.tensors:
-        count = math.prod(sizes.dim(d) for d in tensor.shape)
-        if tensor.group.startswith("expert"):
+    for weight in model.tensors:
+        count = math.prod(sizes.dim(d) for d in weight.shape)
+        if weight.group.startswith("expert"):
             count = count // shape.experts * shape.top_k
-        total += count * times[blocks[tensor.name]]
+        total += count * times[blocks[weight.name]]
     return total
