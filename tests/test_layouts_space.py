@@ -1,4 +1,4 @@
-"""Layouts that are offered are proved; those that are refused are refused by the composition too."""
+"""Layouts that are offered are proved; composing refuses those that are refused."""
 
 import random
 from dataclasses import replace

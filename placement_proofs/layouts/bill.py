@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 from placement_proofs.cost import symbols
 from placement_proofs.cost.symbols import Expr
 from placement_proofs.cost.tape import tape
 from placement_proofs.layouts.constants import Constants
-from placement_proofs.layouts.forms import MIDDLE, SAVED, Forms, forms
+from placement_proofs.layouts.forms import MIDDLE, Forms, forms
 from placement_proofs.layouts.setting import Job, Kind, Layout
 
 
@@ -21,14 +22,19 @@ class Item:
     Attributes:
         name: of the term.
         formula: of the kind of layouts.
-        here: the formula where maxima, minima and ceilings are decided as they are at the layout.
         value: bytes or seconds.
+        given: the values of the symbols at the layout.
     """
 
     name: str
     formula: Expr
-    here: Expr
     value: float
+    given: Mapping[str, float] = field(repr=False)
+
+    @cached_property
+    def here(self) -> Expr:
+        """The formula with maxima, minima and ceilings decided as they are at the layout."""
+        return symbols.neat(decided(self.formula, self.given))
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,7 @@ def _numbers(formulas: Mapping[str, Expr], given: Mapping[str, float]) -> dict[s
 
 def _items(formulas: Mapping[str, Expr], given: Mapping[str, float]) -> tuple[Item, ...]:
     values = _numbers(formulas, given)
-    here = {name: symbols.neat(decided(f, given)) for name, f in formulas.items() if values[name]}
-    return tuple(Item(name, formulas[name], h, values[name]) for name, h in here.items())
+    return tuple(Item(name, f, values[name], given) for name, f in formulas.items() if values[name])
 
 
 def decided(formula: Expr, given: Mapping[str, float]) -> Expr:
@@ -127,16 +132,12 @@ def _with_slots(
     same = item.name == "bubble" and abs(
         _numbers({"x": whole}, values)["x"] - item.value
     ) <= 1e-9 * abs(item.value)
-    return replace(item, here=whole) if same else item
+    return replace(item, formula=whole, given=values) if same else item
 
 
 def _memory(made: Forms, given: Mapping[str, float]) -> tuple[str, tuple[Item, ...]]:
     """The terms of the fullest position, allocator and reserve included."""
-    factor, reserve = symbols.symbol("allocator"), symbols.symbol("reserve")
-    bills = {}
-    for name, parts in _by_position(made.memory).items():
-        terms = parts | {SAVED: factor * parts[SAVED], "reserve": reserve}
-        bills[name] = _items(terms, given)
+    bills = {name: _items(parts, given) for name, parts in _by_position(made.peaks).items()}
     fullest = max(bills, key=lambda name: sum(item.value for item in bills[name]))
     return fullest, bills[fullest]
 

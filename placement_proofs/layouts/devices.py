@@ -167,8 +167,10 @@ def _machine(table: Mapping[str, Any], name: str, cluster: str | None, place: st
 
 def _named(tables: Mapping[str, Any], name: str, place: str, what: str) -> Mapping[str, Any]:
     if name not in tables:
-        close = difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.5)
-        remedy = f"did you mean {close[0]}?" if close else "name one, or give a TOML file"
+        begun = [known for known in tables if known.startswith(name.lower())]
+        close = begun or difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.5)
+        likely = " or ".join(close)
+        remedy = f"did you mean {likely}?" if name and close else "name one, or give a TOML file"
         raise IllFormed(place, repr(name), f"a {what} is one of {', '.join(tables)}", remedy)
     found: Mapping[str, Any] = tables[name]
     return found

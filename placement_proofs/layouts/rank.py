@@ -119,6 +119,8 @@ FIGURES = {
 
 REACH = 1000.0
 """A figure is moved by at most this factor, up and down."""
+POINTS, REFINED = 1001, 4
+"""Values of a figure that are tried between two bounds, and how often the bounds are drawn in."""
 
 
 @dataclass(frozen=True)
@@ -199,20 +201,18 @@ class _Race:
 
     def crossing(self, name: str) -> float | None:
         """The factor nearest to 1 at which the second catches up."""
-        grid = np.geomspace(1 / REACH, REACH, 1201)
-        ahead = self.behind(name, grid) < 0
-        flips = np.flatnonzero(ahead[1:] != ahead[:-1])
-        if not self.given.get(name, 1.0) or not len(flips):
+        if not self.given.get(name, 1.0):
             return None
-        nearest = flips[np.argmin(np.abs(np.log(grid[flips])))]
-        low, high = grid[nearest], grid[nearest + 1]
-        for _ in range(60):
-            middle = np.sqrt(low * high)
-            if (self.behind(name, np.array([middle]))[0] < 0) == ahead[nearest]:
-                low = middle
-            else:
-                high = middle
-        return float(high)
+        low, high = 1 / REACH, REACH
+        for _ in range(REFINED):
+            grid = np.geomspace(low, high, POINTS)
+            ahead = self.behind(name, grid) < 0
+            flips = np.flatnonzero(ahead[1:] != ahead[:-1])
+            if not len(flips):
+                return None
+            nearest = flips[np.argmin(np.abs(np.log(grid[flips])))]
+            low, high = float(grid[nearest]), float(grid[nearest + 1])
+        return high
 
 
 @dataclass(frozen=True)

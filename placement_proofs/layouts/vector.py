@@ -58,7 +58,7 @@ class Compiled:
             IllFormed: a symbol has no value, or two arrays differ in length.
         """
         rows = _rows(self.tape, values)
-        length = len(next(iter(rows.values()))) if rows else 1
+        length = _length(values)
         slots, program = _prepared(self.tape, values, rows)
         results = {name: np.empty(length) for name in self.tape.outputs}
         steps, size = _allocated(program, set(self.tape.outputs.values()))
@@ -104,20 +104,13 @@ class _Placed:
     buffer: int
 
 
-def _rows(code: Tape, values: Mapping[str, float | Array]) -> dict[int, Array]:
-    """The inputs that are arrays, by slot.
+def _length(values: Mapping[str, float | Array]) -> int:
+    """The number of rows: the length of every array, or one.
 
     Raises:
-        IllFormed: an input is missing, or lengths differ.
+        IllFormed: two arrays differ in length.
     """
-    missing = [name for name in code.inputs if name not in values]
-    if missing:
-        raise IllFormed(
-            "columns", f"no value for {', '.join(missing)}", "every symbol needs one", "give it"
-        )
-    given = {slot: values[name] for slot, name in enumerate(code.inputs)}
-    rows = {s: np.asarray(v, dtype=np.float64) for s, v in given.items() if np.ndim(v)}
-    lengths = {len(column) for column in rows.values()}
+    lengths = {len(value) for value in values.values() if isinstance(value, np.ndarray)}
     if len(lengths) > 1:
         raise IllFormed(
             "columns",
@@ -125,7 +118,26 @@ def _rows(code: Tape, values: Mapping[str, float | Array]) -> dict[int, Array]:
             "all arrays have one length",
             "give equally long ones",
         )
-    return rows
+    return lengths.pop() if lengths else 1
+
+
+def _rows(code: Tape, values: Mapping[str, float | Array]) -> dict[int, Array]:
+    """The inputs that are arrays, by slot.
+
+    Raises:
+        IllFormed: an input is missing.
+    """
+    missing = [name for name in code.inputs if name not in values]
+    if missing:
+        raise IllFormed(
+            "columns", f"no value for {', '.join(missing)}", "every symbol needs one", "give it"
+        )
+    given = {slot: values[name] for slot, name in enumerate(code.inputs)}
+    return {
+        slot: np.asarray(value, dtype=np.float64)
+        for slot, value in given.items()
+        if isinstance(value, np.ndarray)
+    }
 
 
 def _prepared(
