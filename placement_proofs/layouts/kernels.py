@@ -108,7 +108,12 @@ ATTENTION: Mapping[str, Attention] = {
 
 NORM: Mapping[str, Norm] = {
     "fused": Norm(0, (4, 8), "one kernel that reads its input once"),
-    "eager": Norm(3, (30, 50), "float32 copy and normalised copy kept; eight operations"),
+    "eager": Norm(
+        3,
+        (36, 86),
+        "x.float(), its square, mean, product, cast and scale: float32 and normalised copies kept; "
+        "each operand of each operation and of its gradient once",
+    ),
 }
 """Kernels of norms by name."""
 

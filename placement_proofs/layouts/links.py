@@ -29,9 +29,19 @@ def seconds(message: Message, sizes: Mapping[str, Expr]) -> Expr:
     inside = symbol("inside")
     members = symbols.largest([symbols.total([1]), node / stride])
     between = symbols.least([inside, symbol("between") * members])
-    per_byte = (1 - outside) / inside + outside / between
+    if not message.waits:
+        between /= _contended(sizes)
+    reached = symbol("link") * ((1 - outside) * inside + outside * between)
     wait = (1 - outside) * symbol("inside_latency") + outside * symbol("between_latency")
-    return message.bytes * per_byte / symbol("link") + message.steps * wait
+    return message.bytes / reached + message.steps * wait
+
+
+def _contended(sizes: Mapping[str, Expr]) -> Expr:
+    """By what a network slows when all ranks reduce at a time: each further node adds its share."""
+    nodes = symbols.rounded_up(
+        _product(list(sizes[a] for a in ORDER if a in sizes)) / symbol("node")
+    )
+    return 1 + symbol("contention") * (nodes - 1)
 
 
 def _reach(axes: Sequence[str], sizes: Mapping[str, Expr]) -> tuple[Expr, Expr]:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.forms import Forms, forms
 from placement_proofs.layouts.setting import Job, Layout
 from placement_proofs.layouts.vector import Array, Compiled, compiled
 
+QUANTITIES: Mapping[str, Callable[[Forms], object]] = {
+    "peak": lambda made: made.peak,
+    "step": lambda made: made.step,
+}
+"""Bytes of the fullest rank, and seconds of a training step."""
+
 
 @dataclass(frozen=True)
 class Group:
     """Layouts with the same formulas: where they stand among all, and their columns."""
 
-    at: Array
-    forms: Forms
-    compiled: Compiled
+    at: NDArray[np.intp]
+    codes: Mapping[str, Compiled]
     columns: Mapping[str, Array]
 
 
@@ -30,34 +36,43 @@ class Predictor:
     groups: tuple[Group, ...]
     count: int
 
-    def __call__(self, constants: Constants) -> dict[str, Array]:
-        """``peak`` (bytes) and ``step`` (seconds) of every layout."""
-        found = {name: np.zeros(self.count) for name in ("peak", "step")}
+    def peak(self, constants: Constants) -> Array:
+        """Bytes of the fullest rank of every layout."""
+        return self._values("peak", constants)
+
+    def step(self, constants: Constants) -> Array:
+        """Seconds of a training step of every layout."""
+        return self._values("step", constants)
+
+    def _values(self, name: str, constants: Constants) -> Array:
+        found = np.zeros(self.count)
         for group in self.groups:
-            values = group.compiled({**group.columns, **constants.symbols})
-            for name, column in found.items():
-                column[group.at] = values[name]
+            code = group.codes[name]
+            found[group.at] = code({**group.columns, **constants.symbols})[name]
         return found
 
 
-def predictor(given: Sequence[tuple[Job, Layout]]) -> Predictor:
-    """The formulas of the layouts.
+def predictor(
+    given: Sequence[tuple[Job, Layout]], done: Callable[[int], object] = lambda count: None
+) -> Predictor:
+    """The formulas of the layouts; ``done`` is told of each one that is prepared.
 
     Raises:
         IllFormed: a layout does not fit its job, or has no plan.
     """
     members: dict[int, list[int]] = {}
-    found: dict[int, Forms] = {}
+    made: dict[int, Forms] = {}
     for i, (job, layout) in enumerate(given):
         one = forms(layout.kind, job)
-        found[id(one)] = one
+        made[id(one)] = one
         members.setdefault(id(one), []).append(i)
-    groups = [_group(found[k], at, [given[i] for i in at]) for k, at in members.items()]
+        done(1)
+    groups = [_group(made[k], at, [given[i] for i in at]) for k, at in members.items()]
     return Predictor(tuple(groups), len(given))
 
 
-def _group(one: Forms, at: list[int], given: Sequence[tuple[Job, Layout]]) -> Group:
+def _group(made: Forms, at: list[int], given: Sequence[tuple[Job, Layout]]) -> Group:
     rows = [{**job.symbols, **job.columns(layout)} for job, layout in given]
     columns = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
-    code = compiled({"peak": one.peak, "step": one.step}, tuple(columns))
-    return Group(np.array(at), one, code, columns)
+    codes = {n: compiled({n: get(made)}, tuple(columns)) for n, get in QUANTITIES.items()}
+    return Group(np.array(at), codes, columns)
