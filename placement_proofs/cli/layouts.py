@@ -19,6 +19,13 @@ from placement_proofs.cli.layouts_asked import (
     read_equations,
     workers,
 )
+from placement_proofs.cli.layouts_runs import (
+    RECOMMEND,
+    calibrate,
+    evaluate,
+    recommendation,
+    recommended,
+)
 from placement_proofs.cli.options import common_options
 from placement_proofs.cli.output import paint, progress, say, say_json
 from placement_proofs.errors import IllFormed
@@ -68,7 +75,9 @@ def job_options(function: F) -> F:
         click.option("--cluster", metavar="C", help="Nodes and links; default: the device's own."),
         click.option("--setup", metavar="S", help="Facts of a training stack, such as paper."),
         click.option("--convention", metavar="C", help="Bytes per parameter, such as megatron."),
-        click.option("--constants", metavar="FILE", help="Constants that calibrate wrote."),
+        click.option(
+            "--constants", metavar="FILE", help="Constants: unfitted, or a file of calibrate."
+        ),
     ]
     return _with(function, options)
 
@@ -227,6 +236,18 @@ Examples:
   placement-proofs layouts sweep --model llama3-70b --gpus 512 --global-batch 2048 -o out.csv \\
       --scheduler tcp://head:8786
 """
+
+
+layouts.add_command(evaluate)
+layouts.add_command(calibrate)
+
+
+@layouts.command(help=RECOMMEND)
+@job_options
+@recommendation
+@common_options
+def recommend(**options: Any) -> int:
+    return recommended(**options)
 
 
 @layouts.command(help=SWEEP)

@@ -119,9 +119,9 @@ def asked_constants(options: Mapping[str, Any]) -> Constants:
     Raises:
         IllFormed: the file has no constants.
     """
-    from placement_proofs.layouts.constants import Constants
+    from placement_proofs.layouts.constants import SHIPPED, load_constants
 
-    return Constants()
+    return load_constants(options.get("constants") or SHIPPED)
 
 
 def read_equations(place: str, text: str) -> dict[str, str]:

@@ -263,6 +263,11 @@ def is_maximum(expression: Expr) -> bool:
     return bool(expression.has(sympy.Max, sympy.Min))
 
 
+def collected(expression: Expr, over: Sequence[Expr]) -> Expr:
+    """A polynomial as a sum of the given symbols, each with all that it is multiplied by."""
+    return sympy.collect(sympy.expand(expression), list(over), sympy.factor)
+
+
 def equal(a: Expr, b: Expr) -> bool:
     """Whether two formulas are the same for all sizes (maxima are compared as they stand)."""
     if a == b:

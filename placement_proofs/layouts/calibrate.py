@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.layouts.constants import Constants
-from placement_proofs.layouts.predict import Predictor, predictor
+from placement_proofs.layouts.predict import Predictor, Watch, predictor
 from placement_proofs.layouts.runs import OOM, Run
 from placement_proofs.layouts.vector import Array
 
@@ -71,11 +71,11 @@ class Table:
         return np.array([name == model for name in self.models])
 
 
-def table(runs: Sequence[Run], done: Callable[[int], object] = lambda count: None) -> Table:
-    """Runs with their formulas; ``done`` is told of each one that is prepared."""
+def table(runs: Sequence[Run], watch: Watch = lambda items, _: items) -> Table:
+    """Runs with their formulas; ``watch`` passes them on, and may show how far they are."""
     return Table(
         tuple(runs),
-        predictor([(run.job, run.layout) for run in runs], done),
+        predictor([(run.job, run.layout) for run in runs], watch),
         np.array([float(run.job.machine.device.memory) for run in runs]),
         np.array([run.decided for run in runs]),
         np.array([run.outcome == OOM for run in runs]),

@@ -190,6 +190,7 @@ SAVED = "saved activations"
 LAYER = "within a layer"
 LOGITS = "logits"
 RESERVE = "reserve"
+SLOWEST = "slowest stage"
 
 GATHERED_LOGIT = 4
 """Bytes per logit that a gather over tensor ranks holds: the parts, and their concatenation."""
@@ -244,7 +245,7 @@ def _time(
     """
     stages = {n: _at(slots, n) for n in work}
     slowest = symbols.largest(list(stages.values()))
-    found = {"slowest stage": sizes.micro * slowest}
+    found = {SLOWEST: sizes.micro * slowest}
     if kind.pipeline:
         between = (sizes.axes["pp"] - 2) * stages[MIDDLE]
         ends = symbols.total(x for n, x in stages.items() if n != MIDDLE)

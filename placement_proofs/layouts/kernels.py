@@ -120,6 +120,9 @@ NORM: Mapping[str, Norm] = {
 ROTATED = 2
 """Copies that rotary embedding keeps: queries and keys after the rotation."""
 
+POSITIONS = "positions"
+"""The group of a learned table of positions: models that have one rotate nothing."""
+
 ROTARY_TRAFFIC = (20, 20)
 """Bytes that a rotation reads and writes for each element, forward and backward: halves, products
 and their sum, each an operation."""
@@ -132,22 +135,29 @@ def with_kernels(model: Model, attention: str, norm: str) -> Model:
         KeyError: no kernel has that name.
     """
     widths = {value.name: value.shape for value in model.values}
+    rotates = not any(tensor.group == POSITIONS for tensor in model.tensors)
     ops = tuple(
-        replace(op, internals=_kept(op, widths, attention, norm), scratch=_held(op, attention))
+        replace(
+            op, internals=_kept(op, widths, attention, norm, rotates), scratch=_held(op, attention)
+        )
         for op in model.ops
     )
     return replace(model, ops=ops)
 
 
 def _kept(
-    op: Op, shapes: Mapping[str, tuple[Dim, ...]], attention: str, norm: str
+    op: Op,
+    shapes: Mapping[str, tuple[Dim, ...]],
+    attention: str,
+    norm: str,
+    rotates: bool,
 ) -> tuple[Internal, ...]:
     if op.kind == "norm":
         return tuple((f"{op.out}.copy{i}", shapes[op.out]) for i in range(NORM[norm].copies))
     if op.kind != "attention":
         return op.internals
     kernel = ATTENTION[attention]
-    rotated = tuple((f"{name}.rotated", shapes[name]) for name in op.ins[:ROTATED])
+    rotated = tuple((f"{name}.rotated", shapes[name]) for name in op.ins[: ROTATED * rotates])
     scores = tuple((f"{op.out}.scores{i}", _square(op)) for i in range(kernel.scores))
     masks = tuple((f"{op.out}.scores{i}{MASK}", _square(op)) for i in range(kernel.masks))
     return (*rotated, *scores, *masks)

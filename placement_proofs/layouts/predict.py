@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement_proofs.layouts.constants import Constants
-from placement_proofs.layouts.forms import Forms, forms
+from placement_proofs.layouts.forms import SLOWEST, Forms, forms
 from placement_proofs.layouts.setting import Job, Layout
 from placement_proofs.layouts.vector import Array, Compiled, compiled
 
 QUANTITIES: Mapping[str, Callable[[Forms], object]] = {
     "peak": lambda made: made.peak,
     "step": lambda made: made.step,
+    "slowest": lambda made: made.time[SLOWEST],
 }
-"""Bytes of the fullest rank, and seconds of a training step."""
+"""Bytes of the fullest rank, seconds of a training step, and of its slowest stage's work."""
+
+
+Watch: TypeAlias = Callable[[Iterator[Any], int], Iterator[Any]]
+"""Passes items on; it is told their number."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,10 @@ class Predictor:
         """Seconds of a training step of every layout."""
         return self._values("step", constants)
 
+    def slowest(self, constants: Constants) -> Array:
+        """Seconds that the slowest stage of every layout works in a training step."""
+        return self._values("slowest", constants)
+
     def _values(self, name: str, constants: Constants) -> Array:
         found = np.zeros(self.count)
         for group in self.groups:
@@ -53,20 +63,19 @@ class Predictor:
 
 
 def predictor(
-    given: Sequence[tuple[Job, Layout]], done: Callable[[int], object] = lambda count: None
+    given: Sequence[tuple[Job, Layout]], watch: Watch = lambda items, _: items
 ) -> Predictor:
-    """The formulas of the layouts; ``done`` is told of each one that is prepared.
+    """The formulas of the layouts; ``watch`` passes them on, and may show how far they are.
 
     Raises:
         IllFormed: a layout does not fit its job, or has no plan.
     """
     members: dict[int, list[int]] = {}
     made: dict[int, Forms] = {}
-    for i, (job, layout) in enumerate(given):
+    for i, (job, layout) in watch(iter(enumerate(given)), len(given)):
         one = forms(layout.kind, job)
         made[id(one)] = one
         members.setdefault(id(one), []).append(i)
-        done(1)
     groups = [_group(made[k], at, [given[i] for i in at]) for k, at in members.items()]
     return Predictor(tuple(groups), len(given))
 

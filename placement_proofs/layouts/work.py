@@ -16,7 +16,7 @@ from placement_proofs.cost.symbols import Expr, SymSizes, total
 from placement_proofs.cost.time import steps_of
 from placement_proofs.cost.walk import LOOPED, named_position, visits
 from placement_proofs.layout import positions
-from placement_proofs.layouts.kernels import ATTENTION, NORM, ROTARY_TRAFFIC
+from placement_proofs.layouts.kernels import ATTENTION, NORM, POSITIONS, ROTARY_TRAFFIC, ROTATED
 from placement_proofs.plan import Plan, Run, What
 
 TRAFFIC: Mapping[str, tuple[int, int]] = {
@@ -110,6 +110,8 @@ class _Count:
         self.measure = largest(sizes)
         self.attention = ATTENTION[attention]
         self.norm = NORM[norm]
+        tensors = [tensor for stage in plan.stages for tensor in stage.tensors]
+        self.rotates = not any(tensor.group == POSITIONS for tensor in tensors)
         names = ("matrix", "attention", "elements", "passes")
         self.parts: dict[str, list[Expr]] = {name: [] for name in names}
 
@@ -155,7 +157,7 @@ class _Count:
         self.parts["passes"].append(times * (2 if run.backward else 1))
         scores = square * self._heads_by_width(run)
         self.parts["elements"].append(times * kernel.traffic[run.backward] * scores)
-        for name in run.ins[:2]:
+        for name in run.ins[: ROTATED * self.rotates]:
             self._bytes(name, ROTARY_TRAFFIC[run.backward], times)
 
     def _heads_by_width(self, run: Run) -> Expr:
