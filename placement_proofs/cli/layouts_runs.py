@@ -64,8 +64,9 @@ Examples:
 
 RECOMMEND = """The recommendations of arXiv 2311.05610 for a model and a cluster, as inequalities.
 
-At the fastest layout that fits, each recommendation is the sign of a gain: seconds that a step is
-shorter with it. With --runs, also how often measured pairs agree.
+Each recommendation is the sign of a gain: seconds that a step is shorter with it, here at the
+fastest layout that fits and differs from a valid one in nothing else. With --runs, also how often
+measured pairs agree.
 
 \b
 Examples:
@@ -73,6 +74,10 @@ Examples:
   placement-proofs layouts recommend --model llama3-70b --gpus 256 --global-batch 1024 --device h100
   placement-proofs layouts recommend --model llama-13b --gpus 64 --global-batch 2048 --runs runs.csv
 """
+
+
+LOOKED_AT = 200
+"""Layouts, fastest first, among which each recommendation finds one that it is about."""
 
 
 def runs_options(function: F) -> F:
@@ -174,7 +179,8 @@ def recommended(*, runs: str | None, runs_setup: str, as_json: bool, **options: 
     with waiting("working out layouts"):
         plan = planned(jobs[0], constants)
         best = plan.top(1)
-        advice = advised(jobs[0], best[0].layout, constants) if best else ()
+        fastest = [plan.table.at(int(row))[0] for row in plan.order[:LOOKED_AT]]
+        advice = advised(jobs[0], fastest, constants)
     measured = evidence(_table(runs, runs_setup).runs, constants) if runs else ()
     if as_json:
         say_json(

@@ -167,12 +167,17 @@ def _evidence(
 
 @dataclass(frozen=True)
 class Advice:
-    """What a rule says at a layout of a job: pairs with its neighbours, none where it has none.
+    """What a rule says of a job, at the fastest layout that has neighbours to compare with.
 
-    ``follows`` says whether the layout is as recommended.
+    Attributes:
+        rule: the recommendation.
+        layout: the layout; nothing where none of those looked at has a neighbour.
+        follows: whether it is as recommended.
+        pairs: it and its neighbours.
     """
 
     rule: Rule
+    layout: Layout | None
     follows: bool
     pairs: tuple[Compared, ...]
 
@@ -183,20 +188,25 @@ class Advice:
             "advice": self.rule.advice,
             "inequality": f"{self.rule.gain} > 0",
             "meaning": dict(self.rule.meaning),
+            "layout": None if self.layout is None else str(self.layout),
             "follows": self.follows,
             "pairs": [pair.to_json() for pair in self.pairs],
         }
 
 
-def advised(job: Job, layout: Layout, constants: Constants) -> tuple[Advice, ...]:
-    """Every rule at a layout: whether its inequality holds against the valid neighbours."""
-    found = []
-    for rule in RULES:
+def advised(job: Job, fastest: Sequence[Layout], constants: Constants) -> tuple[Advice, ...]:
+    """Every rule of a job: whether its inequality holds, at the first layout that it is about."""
+    return tuple(_advised(job, rule, fastest, constants) for rule in RULES)
+
+
+def _advised(job: Job, rule: Rule, fastest: Sequence[Layout], constants: Constants) -> Advice:
+    for layout in fastest:
         pairs = [(layout, other) for other in rule.others(layout)]
         pairs += [(better, layout) for better in rule.toward(layout)]
         valid = [(job, pair) for pair in pairs if all(is_valid(job, one) for one in pair)]
-        found.append(Advice(rule, rule.follows(layout), compared(rule, valid, constants)))
-    return tuple(found)
+        if valid:
+            return Advice(rule, layout, rule.follows(layout), compared(rule, valid, constants))
+    return Advice(rule, None, False, ())
 
 
 def is_valid(job: Job, layout: Layout) -> bool:

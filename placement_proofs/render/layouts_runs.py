@@ -88,7 +88,7 @@ def _outcomes(one: Confusion) -> tuple[str, ...]:
 
 
 def _time(found: Mapping[str, Evaluation]) -> str:
-    rows = [("", "median error", "90%", "bias", "runs", "rank correlation")]
+    rows: list[Sequence[str]] = [("", "median error", "90%", "bias", "runs", "rank correlation")]
     for key, one in found.items():
         e = one.steps
         errors = (share(e.median), share(e.p90), share(e.bias), str(e.runs))
@@ -98,7 +98,7 @@ def _time(found: Mapping[str, Evaluation]) -> str:
 
 def _choices(found: Mapping[str, Evaluation]) -> str:
     """Means over sweeps."""
-    rows = [("mean over sweeps", "launches", "regret", "regret of first 3")]
+    rows: list[Sequence[str]] = [("mean over sweeps", "launches", "regret", "regret of first 3")]
     for key, one in found.items():
         rows.append((f"predicted, {_name(key, one)}", *_means(one, "predicted")))
     given = found["given"]
@@ -113,7 +113,17 @@ def _means(one: Evaluation, choice: str) -> tuple[str, ...]:
 
 
 def _sweeps(given: Evaluation) -> str:
-    head = ("", "runs", "ran", "rank", "launches", "regret", "first 3", "rules", "first that runs")
+    head: Sequence[str] = (
+        "",
+        "runs",
+        "ran",
+        "rank",
+        "launches",
+        "regret",
+        "first 3",
+        "rules",
+        "first that runs",
+    )
     return columns([head, *map(_sweep, given.sweeps)], right=range(1, 8))
 
 
@@ -169,7 +179,7 @@ def _published(mfu: Published | None) -> str:
 
 def calibration_text(found: Calibration, output: str | None, paint: Paint = PLAIN) -> str:
     """The constants and their errors."""
-    rows = [("", "outcomes right", "step median", "step 90%")]
+    rows: list[Sequence[str]] = [("", "outcomes right", "step median", "step 90%")]
     rows.append(("in-sample: all runs", *_score(found.inside)))
     rows += [(f"held out: {h.model}", *_score(h.score)) for h in found.held]
     if found.outside:
@@ -226,8 +236,10 @@ def _advice(one: Advice, measured: Evidence | None, paint: Paint) -> Iterator[st
     yield f"  {rule.gain} > 0"
     used = [f"{n} {text}" for n, text in rule.meaning.items() if n in str(rule.gain)]
     yield paragraph("with " + "; ".join(used), hanging=2)
-    if not one.pairs:
-        yield "  no valid neighbour of the layout differs in this"
+    if one.layout is None:
+        yield "  none of the fastest layouts has a valid neighbour that differs in this alone"
+    else:
+        yield paragraph(f"{one.layout}", hanging=2)
     for pair in one.pairs:
         yield from _compared(one, pair)
     if measured and measured.pairs:
