@@ -27,13 +27,14 @@ from placement_proofs.cli.layouts_runs import (
     recommended,
 )
 from placement_proofs.cli.options import common_options
-from placement_proofs.cli.output import paint, progress, say, say_json
+from placement_proofs.cli.output import paint, progress, say, say_json, write
 from placement_proofs.errors import IllFormed
 
 if TYPE_CHECKING:
     from placement_proofs.layouts.planned import Planned
     from placement_proofs.layouts.setting import Job
     from placement_proofs.layouts.space import Choices
+    from placement_proofs.render.svg import Picture
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +56,7 @@ Examples:
   placement-proofs layouts --model llama-13b --gpus 64 --global-batch 2048 --tensor 1,2 --zero 1
   placement-proofs layouts --model llama-13b --gpus 64 --global-batch 2048 --why-not tensor=3
   placement-proofs layouts --model my/config.json --gpus 8 --global-batch 64 --device my.toml
+  placement-proofs layouts --model llama-13b --gpus 64 --global-batch 2048 --figures figures
   placement-proofs layouts devices
   placement-proofs layouts sweep --model llama-13b --gpus 64,128 --global-batch 2048 -o out.csv
 """
@@ -131,6 +133,12 @@ def _with(function: F, options: Sequence[Callable[[F], F]]) -> F:
 @click.option(
     "--csv", "csv_file", type=click.Path(dir_okay=False), help="Write all that fit, fastest first."
 )
+@click.option(
+    "--figures",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write pareto.svg, memory.svg and schedule.svg.",
+)
 @click.option("--why-not", metavar="X=N,...", help="What is said against tensor=3, for example.")
 @common_options
 @click.pass_context
@@ -144,6 +152,7 @@ def _plan(
     pareto: bool,
     memory: float,
     csv_file: str | None,
+    figures: str | None,
     why_not: str | None,
     as_json: bool,
     **options: Any,
@@ -161,6 +170,10 @@ def _plan(
     helped = () if len(plan.order) else remedies(plan, choices, folder_of(options))
     if csv_file:
         write_csv(plan, Path(csv_file))
+    if figures:
+        from placement_proofs.render.plan_figures import plan_figures
+
+        _write_figures(Path(figures), plan_figures(plan))
     if as_json:
         say_json({"schema": SCHEMA, **plan_json(plan, top, helped)})
     else:
@@ -204,6 +217,48 @@ def _planned(job: Job, choices: Choices, memory: float, options: Mapping[str, An
             folder=folder_of(options),
             watch=lambda rows, count: progress(rows, count, "working out layouts"),
         )
+
+
+def _write_figures(folder: Path, pictures: Mapping[str, Picture]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, picture in pictures.items():
+        paths.append(folder / f"{name}.svg")
+        write(str(paths[-1]), picture.svg)
+    return paths
+
+
+FIGURES = """Draw measured runs as arXiv 2311.05610 does, as SVG: the best MFU by micro-batch,
+recomputation, kernels, tensor and pipeline degrees, and sequence parallelism, sweep by sweep.
+
+RUNS is a CSV file of measured runs (see layouts evaluate -h).
+
+\b
+Examples:
+  placement-proofs layouts figures runs.csv -o figures
+"""
+
+
+@layouts.command(name="figures", help=FIGURES)
+@click.argument("runs", type=click.Path(dir_okay=False))
+@click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="A folder.")
+@click.option("--setup", default="paper", show_default=True, help="What the file leaves unsaid.")
+@common_options
+def figures(runs: str, output: str, setup: str, as_json: bool) -> int:
+    from placement_proofs.layouts.runs import read_runs
+    from placement_proofs.layouts.setups import load_setup
+    from placement_proofs.render import run_figures as drawing
+
+    found = read_runs(Path(runs), load_setup(setup))
+    data = {figure: drawing.runs_data(figure, found) for figure in drawing.FIGURES}
+    drawn = {figure.name: drawing.draw_runs(figure, rows) for figure, rows in data.items()}
+    paths = _write_figures(Path(output), drawn)
+    if as_json:
+        rows = {figure.name: row["sweeps"] for figure, row in data.items()}
+        say_json({"schema": "placement-proofs/figures/1", "figures": rows})
+    else:
+        say("\n".join(map(str, paths)))
+    return 0
 
 
 @layouts.command(help="Devices and clusters that are built in, with the source of each figure.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -9,7 +10,7 @@ from functools import cached_property
 
 from placement_proofs.cost import symbols
 from placement_proofs.cost.symbols import Expr
-from placement_proofs.cost.tape import tape
+from placement_proofs.cost.tape import ROUNDING, tape
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.forms import MIDDLE, Forms, forms
 from placement_proofs.layouts.setting import Job, Kind, Layout
@@ -94,7 +95,10 @@ def _items(formulas: Mapping[str, Expr], given: Mapping[str, float]) -> tuple[It
 
 
 def decided(formula: Expr, given: Mapping[str, float]) -> Expr:
-    """A formula in which each maximum, minimum and ceiling is what it is at some values."""
+    """A formula in which each maximum, minimum and ceiling is what it is at some values.
+
+    The ceiling of what is whole there is left out, and of anything else becomes a number.
+    """
     if not formula.args:
         return formula
     kind = formula.func.__name__
@@ -103,7 +107,10 @@ def decided(formula: Expr, given: Mapping[str, float]) -> Expr:
         best = (max if kind == "Max" else min)(values, key=lambda i: values[i])
         return decided(formula.args[int(best)], given)
     if kind == "ceiling":
-        return symbols.rational(Fraction(int(_numbers({"x": formula}, given)["x"])))
+        inner = _numbers({"x": formula.args[0]}, given)["x"]
+        whole = abs(inner - round(inner)) <= ROUNDING
+        up = symbols.rational(Fraction(round(inner) if whole else math.ceil(inner)))
+        return decided(formula.args[0], given) if whole else up
     return formula.func(*(decided(part, given) for part in formula.args))
 
 

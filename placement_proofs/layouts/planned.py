@@ -122,7 +122,7 @@ class Planned:
 
     @property
     def faster(self) -> OutOfReach | None:
-        """The fastest layout that does not fit, if it beats the winner."""
+        """The smallest layout that does not fit and would beat the winner."""
         return faster_with_more(self.table, self.limit)
 
     @property

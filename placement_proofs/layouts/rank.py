@@ -113,7 +113,7 @@ FIGURES = {
     "flops": ("arithmetic of the device", "FLOP/s"),
     "bandwidth": ("bandwidth of the device's memory", "bytes/s"),
     "layer": ("fixed time of a pass through a layer", "s"),
-    "m": ("sequences of the global batch", "sequences"),
+    "m": ("global batch", "sequences"),
 }
 """What is tried, by symbol; ``m`` is the number of micro-batches of both layouts."""
 
@@ -229,15 +229,13 @@ class OutOfReach:
 
 
 def faster_with_more(table: Table, limit: float) -> OutOfReach | None:
-    """The fastest layout that needs more than ``limit`` bytes, if it beats all that fit."""
+    """Of the layouts that need more than ``limit`` bytes and beat all that fit: the smallest."""
     fits = table.peak <= limit
-    if fits.all():
-        return None
     best = table.step[fits].min() if fits.any() else np.inf
     faster = np.flatnonzero(~fits & (table.step < best * (1 - SAME)))
     if not len(faster):
         return None
-    row = int(faster[np.lexsort((table.peak[faster], _rounded(table.step[faster])))[0]])
+    row = int(faster[np.lexsort((table.step[faster], table.peak[faster]))[0]])
     layout, _ = table.at(row)
     return OutOfReach(layout, float(table.step[row]), float(table.peak[row]))
 

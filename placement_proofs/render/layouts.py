@@ -156,11 +156,11 @@ def _separated(plan: Planned, paint: Paint) -> str:
     ]
     changes = [_change(change) for change in found.changes]
     if found.less_memory is not None:
-        changes.append(
-            f"a device has less than {gib(a.peak)} to fill, and at least {gib(b.peak)}"
-        )
-    wins = section("the next one would win if", bullets(changes)) if changes else (
-        "within a factor of 1,000, no single figure makes the next one win"
+        changes.append(f"a device had less than {gib(a.peak)} to fill, and at least {gib(b.peak)}")
+    wins = (
+        section("the next one would win if", bullets(changes))
+        if changes
+        else ("within a factor of 1,000, no single figure makes the next one win")
     )
     return sections(["\n".join(lines), wins])
 
@@ -234,8 +234,7 @@ def _nothing(plan: Planned, remedies: Sequence[Remedy], paint: Paint) -> str:
     for remedy in remedies:
         offer = remedy.offer
         lines.append(
-            f"  {remedy.change} this fits: {offer.layout}: {seconds(offer.step)}, "
-            f"{gib(offer.peak)}"
+            f"  {remedy.change} this fits: {offer.layout}: {seconds(offer.step)}, {gib(offer.peak)}"
         )
     return "\n".join([title, *lines])
 
