@@ -88,8 +88,25 @@ def test_why_not_gives_the_rule(layouts):
     assert "no layout is valid" in found.out and "the degrees multiply to 32 ranks" in found.out
     found = layouts(*ASKED, "--why-not", "pipeline=16")
     assert "stages times chunks divide 40 layers" in found.out
-    found = layouts(*ASKED, "--why-not", "micro-batch=1,tensor=1,pipeline=1,recompute=none")
-    assert "nothing fits" in found.out or "the winner" in found.out
+    assert found.code == 1
+
+
+def test_why_not_of_what_fits_compares_it_with_the_winner(layouts):
+    found = layouts(*ASKED, "--why-not", "tensor=8,recompute=full")
+    assert found.code == 0 and "the fastest of all" in found.out
+    assert "why that one is faster: " in found.out and "the asked one would win if" in found.out
+    best, _ = plan(layouts)
+    degrees = best["offers"][0]["layout"]
+    asked = ",".join(f"{k.replace('_', '-')}={degrees[k]}" for k in ("micro_batch", "tensor"))
+    found = layouts(*ASKED, "--why-not", asked)
+    assert "nothing is said against it" in found.out
+
+
+def test_why_not_of_what_does_not_fit_says_what_takes_the_memory(layouts):
+    found = layouts(*ASKED, "--why-not", "micro-batch=16,tensor=1,pipeline=1,recompute=none")
+    assert found.code == 1
+    assert "nothing fits 80.0 GiB" in found.out and "of it are saved activations" in found.out
+    assert "tokens a sequence this fits" in found.out
 
 
 def test_what_does_not_fit_names_the_nearest_and_what_would_fit(layouts, tmp_path):
@@ -99,7 +116,7 @@ def test_what_does_not_fit_names_the_nearest_and_what_would_fit(layouts, tmp_pat
     )
     found = layouts(*ASKED, "--device", str(path), "--pipeline", "1")
     assert found.code == 1
-    for words in ("nothing fits 7.5 GiB", "the nearest is", "it would fit a device with"):
+    for words in ("nothing fits 7.5 GiB", "the nearest is", "it would fit with"):
         assert words in found.out, words
     data, code = plan(layouts, "--device", str(path), "--pipeline", "1")
     assert code == 1 and not data["offers"] and data["least_memory"]["peak_bytes"] > 8e9

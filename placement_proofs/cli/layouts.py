@@ -161,11 +161,9 @@ def _plan(
     from placement_proofs.render.layouts import plan_text
 
     job = _one(asked_jobs(options))
-    choices = asked_choices(options)
     if why_not:
-        given = {**options, **read_equations("--why-not", why_not)}
-        given["sequence"] = _flag(given["sequence"])
-        choices = asked_choices(given)
+        return _why_not(why_not, job, memory, as_json, options)
+    choices = asked_choices(options)
     plan = _planned(job, choices, memory, options)
     helped = () if len(plan.order) else remedies(plan, choices, folder_of(options))
     if csv_file:
@@ -178,6 +176,26 @@ def _plan(
         say_json({"schema": SCHEMA, **plan_json(plan, top, helped)})
     else:
         say(plan_text(plan, top=top, front=pareto, remedies=helped, paint=paint()))
+    return 0 if len(plan.order) else 1
+
+
+def _why_not(text: str, job: Job, memory: float, as_json: bool, options: Mapping[str, Any]) -> int:
+    """The asked layouts beside all others that the options allow."""
+    from placement_proofs.layouts.planned import against, plan_json, remedies
+    from placement_proofs.render.layouts import why_not_text
+
+    given = {**options, **read_equations("--why-not", text)}
+    given["sequence"] = _flag(given["sequence"])
+    choices = asked_choices(given)
+    plan = _planned(job, choices, memory, options)
+    best = _planned(job, asked_choices(options), memory, options) if len(plan.order) else plan
+    found = against(plan, best)
+    helped = () if len(plan.order) else remedies(plan, choices, folder_of(options))
+    if as_json:
+        why = found.to_json() if found else None
+        say_json({"schema": SCHEMA, **plan_json(plan, 1, helped), "asked": text, "why_not": why})
+    else:
+        say(why_not_text(text, plan, best, found, helped, paint()))
     return 0 if len(plan.order) else 1
 
 

@@ -16,6 +16,7 @@ from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.jobs import with_tokens
 from placement_proofs.layouts.proofs import ClassProof
 from placement_proofs.layouts.rank import (
+    SAME,
     Comparison,
     Order,
     OutOfReach,
@@ -149,6 +150,15 @@ def planned(
     found = table(space(job, choices), constants, executor=executor, folder=folder, watch=watch)
     limit = fraction * job.machine.device.memory
     return Planned(found, constants, limit, ranked(found, limit))
+
+
+def against(plan: Planned, best: Planned) -> Comparison | None:
+    """Why the fastest of ``best`` beats the fastest of ``plan``; ``None`` where it does not."""
+    if not len(plan.order) or not len(best.order):
+        return None
+    (first, _), (second, _) = best.table.at(int(best.order[0])), plan.table.at(int(plan.order[0]))
+    found = compared(first, second, plan.job, plan.constants)
+    return found if found.first.step < found.second.step * (1 - SAME) else None
 
 
 @dataclass(frozen=True)

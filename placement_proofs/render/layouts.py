@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from placement_proofs.layouts.bill import Bill, Item
+from placement_proofs.layouts.bill import Bill, Item, bill
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.devices import Machine
 from placement_proofs.layouts.planned import Offer, Planned, Remedy
@@ -67,16 +67,27 @@ def plan_text(
 
 
 def _heading(plan: Planned, paint: Paint) -> str:
-    job, table = plan.job, plan.table
-    machine = job.machine
-    lines = [
-        paint.strong(f"{job.name} on {job.gpus} x {machine.device.title}, {machine.cluster.title}"),
-        f"{job.global_batch:,} sequences of {job.shape.sequence:,} tokens in a training step",
-        f"{plural(len(table), 'layout')} in {table.classes:,} classes, each class "
+    lines = [_job(plan, paint), _counts(plan, paint)]
+    return "\n".join(line for line in lines if line)
+
+
+def _job(plan: Planned, paint: Paint) -> str:
+    job, machine = plan.job, plan.job.machine
+    title = f"{job.name} on {job.gpus} x {machine.device.title}, {machine.cluster.title}"
+    tokens = f"{job.global_batch:,} sequences of {job.shape.sequence:,} tokens in a training step"
+    return f"{paint.strong(title)}\n{tokens}"
+
+
+def _counts(plan: Planned, paint: Paint) -> str:
+    table = plan.table
+    if not len(table):
+        return ""
+    classes = f"{table.classes:,} class{'es' if table.classes > 1 else ''}"
+    return (
+        f"{plural(len(table), 'layout')} in {classes}, each class "
         f"{paint.verdict(Verdict.PROVED)} for all sizes of its axes; "
-        f"{len(plan.order):,} fit {gib(plan.limit)}",
-    ]
-    return "\n".join(lines)
+        f"{len(plan.order):,} fit {gib(plan.limit)}"
+    )
 
 
 def _offers(offers: Sequence[Offer], plan: Planned) -> str:
@@ -107,8 +118,7 @@ def _options(layout: Layout) -> str:
 
 
 def _winner(plan: Planned, offer: Offer, paint: Paint) -> str:
-    bill = plan.bill
-    assert bill is not None
+    assert plan.bill is not None
     lines = [
         f"  {offer.composition!r}",
         f"  {paint.verdict(offer.proof.verdict)}  {offer.proof.composition}",
@@ -116,7 +126,7 @@ def _winner(plan: Planned, offer: Offer, paint: Paint) -> str:
         f"  {layout_words(offer.layout)}",
     ]
     title = paint.strong("the winner")
-    return sections([f"{title}\n" + "\n".join(lines), bill_text(bill)])
+    return sections([f"{title}\n" + "\n".join(lines), bill_text(plan.bill)])
 
 
 def layout_words(layout: Layout) -> str:
@@ -125,20 +135,21 @@ def layout_words(layout: Layout) -> str:
     return ", ".join([*words, f"norms {layout.norm}"])
 
 
-def bill_text(bill: Bill) -> str:
+def bill_text(found: Bill) -> str:
     """Terms of a step and of the fullest rank, the largest first."""
-    time = columns(_terms(bill.time, bill.step, seconds), right=(1, 2))
-    memory = columns(_terms(bill.memory, bill.peak, gib), right=(1, 2))
+    time = columns(_terms(found.time, found.step, seconds), right=(1, 2))
+    memory = columns(_terms(found.memory, found.peak, gib), right=(1, 2))
     return sections(
         [
-            section(f"time of a step (slowest stage: {bill.stage})", time),
-            section(f"memory of the fullest rank (stage: {bill.fullest})", memory),
+            section(f"time of a step (slowest stage: {found.stage})", time),
+            section(f"memory of the fullest rank (stage: {found.fullest})", memory),
         ]
     )
 
 
-def _terms(items: Sequence[Item], whole: float, shown: object) -> Iterator[tuple[str, ...]]:
-    write = gib if shown is gib else seconds
+def _terms(
+    items: Sequence[Item], whole: float, write: Callable[[float], str]
+) -> Iterator[tuple[str, ...]]:
     for item in sorted(items, key=lambda item: -item.value):
         yield item.name, write(item.value), f"{item.value / whole:.1%}"
     yield "total", write(whole), ""
@@ -148,43 +159,73 @@ def _separated(plan: Planned, paint: Paint) -> str:
     found = plan.comparison
     if found is None:
         return "no second layout that fits is slower"
+    return comparison_text(found, "why it beats the next one", "next", paint)
+
+
+def comparison_text(found: Comparison, title: str, other: str, paint: Paint = PLAIN) -> str:
+    """Why the first of two layouts is faster, and what would make the other one faster."""
     a, b = found.first, found.second
     lines = [
-        paint.strong(f"why it beats the next one: {seconds(a.step)} < {seconds(b.step)}"),
-        paragraph(f"next: {b.layout}; {gib(b.peak)}"),
-        *_inequalities(found),
+        paint.strong(f"{title}: {seconds(a.step)} < {seconds(b.step)}"),
+        paragraph(f"{other}: {b.layout}; {gib(b.peak)}"),
+        *_inequalities(found, other),
     ]
     changes = [_change(change) for change in found.changes]
     if found.less_memory is not None:
         changes.append(f"a device had less than {gib(a.peak)} to fill, and at least {gib(b.peak)}")
     wins = (
-        section("the next one would win if", bullets(changes))
+        section(f"the {other} one would win if", bullets(changes))
         if changes
-        else ("within a factor of 1,000, no single figure makes the next one win")
+        else f"within a factor of 1,000, no single figure makes the {other} one win"
     )
     return sections(["\n".join(lines), wins])
 
 
-def _inequalities(found: Comparison) -> Iterator[str]:
+def why_not_text(
+    asked: str,
+    plan: Planned,
+    best: Planned,
+    found: Comparison | None,
+    remedies: Sequence[Remedy] = (),
+    paint: Paint = PLAIN,
+) -> str:
+    """What is said against layouts: the rules they break, that none fits, or that one is faster."""
+    parts = [_job(plan, paint)]
+    if not len(plan.order):
+        parts += [_nothing(plan, remedies, paint), _not_offered(plan, paint)]
+    elif found is None:
+        title = paint.strong(f"with {asked}: nothing is said against it, it is among the fastest")
+        parts.append(section(title, _offers(plan.top(1), plan)))
+    else:
+        title = f"with {asked}, {len(plan.order):,} of {plural(len(plan.table), 'layout')} fit"
+        parts += [
+            section(paint.strong(f"{title}; the fastest"), _offers(plan.top(1), plan)),
+            section(paint.strong("the fastest of all"), _offers(best.top(1), best)),
+            comparison_text(found, "why that one is faster", "asked", paint),
+        ]
+    return sections([*parts, _assumptions(plan.job, plan.constants)])
+
+
+def _inequalities(found: Comparison, other: str) -> Iterator[str]:
     """For and against, the decisive terms first, in numbers and in symbols."""
     whole = found.first.step
     telling = [d for d in found.time if abs(d.value) >= TELLING * whole] or list(found.time[:2])
     for_it = [d for d in telling if d.value > 0]
     against = [d for d in telling if d.value < 0]
     for difference in for_it:
-        yield from _difference(difference, "saves")
+        yield from _difference(difference, "saves", other)
     for difference in against:
-        yield from _difference(difference, "costs")
+        yield from _difference(difference, "costs", other)
     if against:
         more, less = sum(d.value for d in for_it), -sum(d.value for d in against)
         yield f"  together: {seconds(less)} lost < {seconds(more)} saved"
 
 
-def _difference(difference: Difference, verb: str) -> Iterator[str]:
+def _difference(difference: Difference, verb: str, other: str) -> Iterator[str]:
     a, b = difference.first, difference.second
     values = f"{seconds(a.value if a else 0)} against {seconds(b.value if b else 0)}"
     yield f"  {difference.name} {verb} {seconds(abs(difference.value))}: {values}"
-    for word, item in (("first", a), ("next", b)):
+    for word, item in (("first", a), (other, b)):
         formula = str(item.here) if item else "0"
         if len(formula) <= LONGEST:
             yield paragraph(f"{word}: {formula}", indent=6, hanging=2)
@@ -225,11 +266,13 @@ def _nothing(plan: Planned, remedies: Sequence[Remedy], paint: Paint) -> str:
     nearest = plan.nearest
     title = paint.strong(f"nothing fits {gib(plan.limit)}")
     if nearest is None:
-        return f"{paint.strong('no layout is valid')}\n  the rules below say why"
+        return paint.strong("no layout is valid")
+    held = bill(nearest.layout, plan.job, plan.constants)
+    most = max(held.memory, key=lambda item: item.value)
     lines = [
         "  the nearest is",
         _out_of_reach(nearest),
-        f"  it would fit a device with {gib(nearest.peak)} to fill",
+        f"  {gib(most.value)} of it are {most.name}; it would fit with {gib(nearest.peak)} to fill",
     ]
     for remedy in remedies:
         offer = remedy.offer

@@ -216,9 +216,7 @@ def draw_memory(plan: Planned) -> Picture:
         y += STEP
     sheet.text(MARGIN, y + 13, "total", bold=True)
     sheet.rect(MARGIN + LABELS, y, bill.peak * scale, BAR, fill="blank", thick=2)
-    sheet.text(
-        MARGIN + LABELS + bill.peak * scale + 8, y + 13, gib(bill.peak), bold=True, halo=True
-    )
+    sheet.text(right, y + 13, gib(bill.peak), anchor="end", bold=True)
     limit = MARGIN + LABELS + plan.limit * scale
     sheet.line([(limit, top - 4), (limit, y + BAR + 6)], dash="6 4", thick=2)
     parts = ", ".join(f"{item.name} {gib(item.value)}" for item in bill.memory)
