@@ -165,12 +165,11 @@ TRUE = Constants(
     logit=22.0, allocator=1.3, reserve=2.0**30, matrix=0.6, link=0.4, contention=0.2, layer=8e-4
 )
 SPACE = [
-    Layout(b, t, p, data=64 // (t * p), recompute=r, norm=n)
+    Layout(b, t, p, data=64 // (t * p), recompute=r, norm="eager")
     for b in (1, 2, 4)
     for t in (1, 2, 4)
     for p in (1, 2, 4)
     for r in ("none", "full")
-    for n in ("fused", "eager")
 ]
 
 
@@ -200,6 +199,7 @@ def test_a_fit_finds_the_constants_behind_the_runs(known):
         assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=0.01)
     assert found.logit == pytest.approx(TRUE.logit, rel=0.15)
     assert score(known, found, known.decided).accuracy > 0.98
+    assert fit(known, np.ones(len(known.runs), bool), Constants()) == found
 
 
 def test_outliers_do_not_move_a_fit(known):
@@ -216,7 +216,6 @@ def test_a_calibration_judges_each_model_by_the_others(known):
     assert found.outside is not None
     assert found.outside.median < 0.01
     assert "llama-13b, llama-30b" in found.constants.fitted
-    assert calibrate(known).to_json() == found.to_json()
 
 
 def test_what_no_run_tells_stays(known):

@@ -150,24 +150,6 @@ def rounded_up(value: Expr) -> Expr:
     return sympy.ceiling(value)
 
 
-def substituted(expression: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """``expression`` with symbols replaced by formulas; maxima stay as they stand."""
-    known: dict[Expr, Expr] = dict(values)
-
-    def put(part: Expr) -> Expr:
-        if part not in known:
-            changed = part.free_symbols & values.keys()
-            known[part] = rebuilt(part) if changed else part
-        return known[part]
-
-    def rebuilt(part: Expr) -> Expr:
-        arguments = [put(a) for a in part.args]
-        as_it_stands = isinstance(part, sympy.Max | sympy.Min)
-        return part.func(*arguments, **({"evaluate": False} if as_it_stands else {}))
-
-    return put(expression)
-
-
 def undominated(values: Iterable[Expr]) -> list[Expr]:
     """Without those that are nowhere above another one (all symbols are at least 1)."""
     kept: list[tuple[Expr, _Terms]] = []

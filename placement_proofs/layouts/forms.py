@@ -26,6 +26,7 @@ from placement_proofs.derive import derive
 from placement_proofs.layouts.kernels import ATTENTION, with_kernels
 from placement_proofs.layouts.links import seconds
 from placement_proofs.layouts.setting import Job, Kind
+from placement_proofs.layouts.stages import OF_STAGE, staged
 from placement_proofs.layouts.work import Work, work_of
 from placement_proofs.models import Shape, transformer
 from placement_proofs.plan import Plan
@@ -85,10 +86,10 @@ def _forms(
     if whole_logits and kind.tensor and vocabulary:
         logits = _logits(plan, sizes) * symbol("t") * (symbol("y") + GATHERED_LOGIT)
     held = _memory(plan, sizes, convention, ends, _layer(inner, inside, convention), logits)
-    held = {k: _staged(x, kind, k) for k, x in held.items()}
+    held = {k: staged(x, kind, k) for k, x in held.items()}
     work = {n: work_of(plan, sizes, convention, n, kind.attention, kind.norm) for n in names}
     slots = {f"{n} {term}": x for n in names for term, x in _slot(work[n], kind, sizes).items()}
-    slots = {k: _staged(x, kind, k) for k, x in slots.items()}
+    slots = {k: staged(x, kind, k) for k, x in slots.items()}
     time = _time(kind, slots, work, sizes)
     time["update"] = 2 * symbols.largest([held[f"{n} optimizer"] for n in ends]) / _reading()
     peaks = _peaks(held, ends)
@@ -133,17 +134,6 @@ def _symbolic(kind: Kind, shape: Shape, vocabulary: bool, repeats: bool) -> tupl
     share = "L/pp" if kind.chunks == 1 else f"L/pp/{kind.chunks}"
     axes = {**sizes.axes, "pp": symbol("p")}
     return plan, replace(sizes, axes=axes, known={share: OF_STAGE})
-
-
-OF_STAGE = symbol("layers")
-"""Layers of a stage (of one of its chunks), while formulas are made."""
-
-
-def _staged(form: Expr, kind: Kind, name: str) -> Expr:
-    """A formula with the layers of the stage: the last one has fewer where they do not divide."""
-    stages = symbol("p") * kind.chunks
-    above = symbol("L") - (stages - 1 if name.startswith("last ") else 0)
-    return symbols.substituted(form, {OF_STAGE: symbols.rounded_up(above / stages)})
 
 
 def _layer(plan: Plan, sizes: SymSizes, convention: Convention) -> Expr:
@@ -252,7 +242,7 @@ def _time(
         found["bubble"] = (ends + between - slowest) / kind.chunks
     once = {n: [m for m in w.messages if not m.looped] for n, w in work.items()}
     reductions = [
-        _staged(symbols.total(seconds(m, sizes.axes) for m in messages), kind, f"{name} once")
+        staged(symbols.total(seconds(m, sizes.axes) for m in messages), kind, f"{name} once")
         for name, messages in once.items()
     ]
     found["reduction and publishing"] = symbols.largest(reductions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -40,9 +40,15 @@ def compiled(expressions: Mapping[str, Expr], columns: Sequence[str] = ()) -> Co
 
 @dataclass(frozen=True)
 class Compiled:
-    """A tape that runs on arrays. It can be sent to other processes."""
+    """A tape that runs on arrays. It can be sent to other processes.
+
+    ``known`` keeps the buffers of the steps by the inputs that are arrays.
+    """
 
     tape: Tape
+    known: dict[frozenset[int], tuple[list[_Placed], int]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +67,10 @@ class Compiled:
         length = _length(values)
         slots, program = _prepared(self.tape, values, rows)
         results = {name: np.empty(length) for name in self.tape.outputs}
-        steps, size = _allocated(program, set(self.tape.outputs.values()))
+        key = frozenset(rows)
+        if key not in self.known:
+            self.known[key] = _allocated(program, set(self.tape.outputs.values()))
+        steps, size = self.known[key]
         buffers = [np.empty(min(chunk, length)) for _ in range(size)]
         for start in range(0, length, chunk):
             stop = min(start + chunk, length)
