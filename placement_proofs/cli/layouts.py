@@ -317,10 +317,12 @@ layouts.add_command(calibrate)
 
 @layouts.command(help=RECOMMEND)
 @job_options
+@choice_options
 @recommendation
 @common_options
-def recommend(**options: Any) -> int:
-    return recommended(**options)
+def recommend(runs: str | None, runs_setup: str, as_json: bool, **options: Any) -> int:
+    plan = _planned(_one(asked_jobs(options)), asked_choices(options), 1.0, options)
+    return recommended(plan, runs, runs_setup, as_json=as_json)
 
 
 @layouts.command(help=SWEEP)

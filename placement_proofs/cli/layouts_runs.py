@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from placement_proofs.cli.layouts_asked import asked_constants, asked_jobs
+from placement_proofs.cli.layouts_asked import asked_constants
 from placement_proofs.cli.options import common_options
 from placement_proofs.cli.output import paint, progress, say, say_json, waiting
 from placement_proofs.errors import IllFormed
 
 if TYPE_CHECKING:
     from placement_proofs.layouts.calibrate import Table
+    from placement_proofs.layouts.planned import Planned
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -164,29 +165,21 @@ def recommendation(function: F) -> F:
     )
 
 
-def recommended(*, runs: str | None, runs_setup: str, as_json: bool, **options: Any) -> int:
-    """What ``layouts recommend`` does."""
+def recommended(plan: Planned, runs: str | None, runs_setup: str, *, as_json: bool) -> int:
+    """What ``layouts recommend`` says of planned layouts."""
     from placement_proofs.layouts.evidence import advised, evidence
-    from placement_proofs.layouts.planned import planned
     from placement_proofs.render.layouts_runs import advice_text
 
-    jobs = asked_jobs(options)
-    if len(jobs) != 1:
-        raise IllFormed(
-            "layouts recommend", f"{len(jobs)} jobs", "it is about one job", "give one of each"
-        )
-    constants = asked_constants(options)
-    with waiting("working out layouts"):
-        plan = planned(jobs[0], constants)
-        best = plan.top(1)
-        fastest = [plan.table.at(int(row))[0] for row in plan.order[:LOOKED_AT]]
-        advice = advised(jobs[0], fastest, constants)
+    constants, best = plan.constants, plan.top(1)
+    fastest = [plan.table.at(int(row))[0] for row in plan.order[:LOOKED_AT]]
+    advice = advised(plan.job, fastest, constants)
     measured = evidence(_table(runs, runs_setup).runs, constants) if runs else ()
     if as_json:
         say_json(
             {
                 "schema": "placement-proofs/recommendations/1",
-                "job": _job_json(options),
+                "model": plan.job.name,
+                "gpus": plan.job.gpus,
                 "layout": best[0].to_json() if best else None,
                 "constants": constants.to_json(),
                 "rules": [one.to_json() for one in advice],
@@ -194,10 +187,5 @@ def recommended(*, runs: str | None, runs_setup: str, as_json: bool, **options: 
             }
         )
     else:
-        say(advice_text(jobs[0], best, constants, advice, measured, paint()))
+        say(advice_text(plan.job, best, constants, advice, measured, paint()))
     return 0 if best else 1
-
-
-def _job_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("model", "gpus", "seq", "global_batch", "device", "cluster")
-    return {name: options.get(name) for name in names if options.get(name)}

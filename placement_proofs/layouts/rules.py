@@ -166,7 +166,9 @@ def _pipeline_first() -> Rule:
 
     def toward(two: Layout) -> Iterator[Layout]:
         if two.tensor % 2 == 0:
-            yield replace(two, tensor=two.tensor // 2, pipeline=two.pipeline * 2)
+            ranks = two.tensor // 2
+            split = two.sequence and ranks > 1
+            yield replace(two, tensor=ranks, pipeline=two.pipeline * 2, sequence=split)
 
     def values(one: Side, two: Side) -> dict[str, float]:
         return {"m": one.micro, "p": two.stages, "S": one.slot, "C": two.slot - one.slot}
