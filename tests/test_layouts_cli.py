@@ -10,16 +10,8 @@ FEW = ("--chunks", "1", "--zero", "1", "--recompute", "none,full", "--context", 
 ASKED = ("--model", "llama-13b", "--gpus", "32", "--seq", "2048", "--global-batch", "512")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """One folder of kept formulas for all tests of this module."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def layouts(run, monkeypatch, home):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-
+def layouts(run):
     def ran(*arguments, few=FEW):
         return run("layouts", *arguments, *few)
 

@@ -110,8 +110,7 @@ def test_without_anything_that_fits_only_the_front_is_drawn(plan):
     assert set(plan_figures(small)) == {"pareto"}
 
 
-def test_the_commands_write_the_files(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_the_commands_write_the_files(run, tmp_path):
     lines = [
         "sweep,model,seq_len,world_size,micro_batch,tensor,pipeline,checkpointing,kernel,"
         "sequence_parallel,outcome,step_time_s",

@@ -104,13 +104,12 @@ def decided(formula: Expr, given: Mapping[str, float]) -> Expr:
     kind = formula.func.__name__
     if kind in ("Max", "Min"):
         values = _numbers({str(i): part for i, part in enumerate(formula.args)}, given)
-        best = (max if kind == "Max" else min)(values, key=lambda i: values[i])
-        return decided(formula.args[int(best)], given)
+        sign = 1 if kind == "Max" else -1
+        best = max(values, key=lambda i: (sign * values[i], formula.args[int(i)].is_number))
+        part = formula.args[int(best)]
+        return decided(part, given) if values[best] else symbols.total([])
     if kind == "ceiling":
-        inner = _numbers({"x": formula.args[0]}, given)["x"]
-        whole = abs(inner - round(inner)) <= ROUNDING
-        up = symbols.rational(Fraction(round(inner) if whole else math.ceil(inner)))
-        return decided(formula.args[0], given) if whole else up
+        return _rounded(formula.args[0], given)
     return formula.func(*(decided(part, given) for part in formula.args))
 
 
@@ -124,6 +123,19 @@ def _time(made: Forms, given: Mapping[str, float]) -> tuple[str, tuple[Item, ...
     terms |= {name: form for name, form in made.time.items() if name != "slowest stage"}
     items = _items(terms, given)
     return stage, tuple(_with_slots(item, made.kind, totals, given) for item in items)
+
+
+def _rounded(inner: Expr, given: Mapping[str, float]) -> Expr:
+    """The ceiling of a formula: itself, layers over stages, or else a number."""
+    value = _numbers({"x": inner}, given)["x"]
+    if abs(value - round(value)) <= ROUNDING:
+        return decided(inner, given)
+    up = math.ceil(value)
+    if set(symbols.symbols_of(inner)) == {"L", "p"}:
+        chunks, rest = divmod(given["L"], given["p"] * up)
+        if not rest:
+            return symbols.symbol("L") / (symbols.symbol("p") * int(chunks))
+    return symbols.rational(Fraction(up))
 
 
 def _with_slots(

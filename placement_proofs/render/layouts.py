@@ -224,7 +224,7 @@ def _inequalities(found: Comparison, other: str) -> Iterator[str]:
 def _difference(difference: Difference, verb: str, other: str) -> Iterator[str]:
     a, b = difference.first, difference.second
     values = f"{seconds(a.value if a else 0)} against {seconds(b.value if b else 0)}"
-    yield f"  {difference.name} {verb} {seconds(abs(difference.value))}: {values}"
+    yield f"  {verb} {seconds(abs(difference.value))} in {difference.name}: {values}"
     for word, item in (("first", a), (other, b)):
         formula = str(item.here) if item else "0"
         if len(formula) <= LONGEST:
