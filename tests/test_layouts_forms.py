@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_proofs.cost import communication, memory, sizes_of, symbols
+from placement_proofs.cost import CONVENTIONS, communication, memory, sizes_of, symbols
 from placement_proofs.derive import derive
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.devices import load_machine
@@ -59,10 +59,11 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.parametrize("name", ["zero-paper", "megatron"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_memory_is_that_of_the_plan_to_the_byte(layout):
+def test_memory_is_that_of_the_plan_to_the_byte(layout, name):
     """With chunks, the cost rounds what is in flight up to whole turns of all chunks."""
-    given = job()
+    given = job(convention=CONVENTIONS[name])
     made, values = forms(layout.kind, given), numbers(layout, given)
     plan, model = plan_of(layout, given)
     sizes = sizes_of(plan, model)
@@ -71,7 +72,8 @@ def test_memory_is_that_of_the_plan_to_the_byte(layout):
         held = memory(plan, sizes, given.convention, position)
         term = {n: symbols.number(made.memory[f"{position} {n}"], values) for n in (*STATES, SAVED)}
         assert {state: term[state] for state in STATES} == dict(held.by)
-        kept = 0 if position == FIRST else given.convention.activation * logits
+        width = given.convention.logits or given.convention.activation
+        kept = 0 if position == FIRST else width * logits
         if layout.chunks > 1:
             assert 0 <= held.saved - term[SAVED] - kept < held.saved / held.in_flight
             continue
@@ -150,6 +152,20 @@ def test_scores_of_a_kernel_are_those_of_the_paper_on_activations():
         saved[attention] = symbols.number(made.memory[f"only {SAVED}"], numbers(layout, job()))
     a, s, b, t = SHAPE.heads, SHAPE.sequence, 2, 2
     assert saved["eager"] - saved["flash-2"] == SHAPE.layers * 5 * a * s * s * b // t
+
+
+def test_scratch_of_a_backward_pass_is_held_while_it_runs():
+    """Two copies of the scores of one layer beside what is then still saved."""
+    long = job(shape=replace(SHAPE, sequence=1024))
+
+    def beside(attention):
+        layout = Layout(1, pipeline=4, data=4, attention=attention)
+        made = forms(layout.kind, long)
+        return symbols.number(made.memory[f"first {LAYER}"], numbers(layout, long))
+
+    more = ATTENTION["eager"].scratch * 2 * SHAPE.heads * 1024**2
+    assert 0.9 * more < beside("eager") < 1.5 * more
+    assert beside("flash-2") < more / 10
 
 
 def test_eager_norms_keep_six_bytes_an_element_and_sequence_parallelism_splits_them():

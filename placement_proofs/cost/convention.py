@@ -30,8 +30,7 @@ class Convention:
         activation: an activation and its gradient.
         source: where the widths come from.
         mask: an element of a dropout mask.
-        logits: an element of what the loss reads; 0 where it is an activation like others; a text
-            is a symbol.
+        logits: an element of what the loss reads; 0 where it is an activation like others.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Convention:
     activation: int
     source: str
     mask: int = 1
-    logits: Dim = 0
+    logits: int = 0
 
     def __str__(self) -> str:
         return (

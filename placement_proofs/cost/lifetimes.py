@@ -327,7 +327,7 @@ class Lifetimes(Generic[N]):
     def _part(self, item: Item, width: int) -> N:
         return self._bytes(self.measure.elements(item.shape, item.after), width)
 
-    def _bytes(self, count: N, width: Dim) -> N:
+    def _bytes(self, count: N, width: int) -> N:
         return self.measure.sizes.product([count, self.measure.sizes.dim(width)])
 
 

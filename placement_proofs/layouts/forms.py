@@ -161,7 +161,7 @@ def _memory(
         saved, beside = held.saved, held.peak - held.persistent - held.saved
         found |= {f"{name} {state}": x for state, x in held.by.items()}
         if name != FIRST:
-            kept = convention.activation * _logits(plan, sizes)
+            kept = (convention.logits or convention.activation) * _logits(plan, sizes)
             saved, beside = saved - kept, symbols.largest([layer, beside + kept - logits])
             found[f"{name} {LOGITS}"] = logits
         found[f"{name} {SAVED}"] = saved
