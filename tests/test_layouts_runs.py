@@ -421,6 +421,19 @@ def test_evaluate_says_what_is_in_sample(run, small_file):
     assert len(found["recommendations"]) == 5
 
 
+def test_runs_that_say_nothing_give_no_numbers(run, tmp_path):
+    """One run, out of memory: no step time, no correlation, no choice; and valid JSON."""
+    path = written(tmp_path, LINE.replace("ran,30.5,0.5", "oom,,"))
+    ran = run("layouts", "evaluate", str(path))
+    assert (ran.code, ran.err) == (0, "")
+    text = run("layouts", "evaluate", str(path), "--json").out
+    found = json.loads(text, parse_constant=pytest.fail)["evaluations"]["given"]
+    assert found["step time"]["median"] is None
+    assert (found["sweeps"], found["rank correlation"]) == ([], None)
+    ran = run("layouts", "calibrate", str(path))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
 def test_calibrate_writes_constants_that_evaluate_reads(run, small_file, tmp_path):
     out = tmp_path / "mine.toml"
     ran = run("layouts", "calibrate", str(small_file), "-o", str(out))

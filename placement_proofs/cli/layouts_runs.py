@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,6 +78,8 @@ Examples:
 """
 
 
+EVALUATION = "placement-proofs/evaluation/1"
+
 LOOKED_AT = 200
 """Layouts, fastest first, among which each recommendation finds one that it is about."""
 
@@ -112,7 +115,7 @@ def evaluate(runs: str, setup: str, held_out: bool, as_json: bool, **options: An
             found["held out"] = held_out_evaluation(given)
         mfu, rules = published(given.runs), evidence(given.runs, constants)
     if as_json:
-        say_json({"schema": "placement-proofs/evaluation/1", **evaluated_json(found, mfu, rules)})
+        say_json(_finite({"schema": EVALUATION, **evaluated_json(found, mfu, rules)}))
     else:
         say(evaluation_text(found, mfu, rules, paint()))
     return 0
@@ -132,10 +135,19 @@ def calibrate(runs: str, setup: str, output: str | None, as_json: bool) -> int:
     if output:
         _write(Path(output), found.constants.to_toml())
     if as_json:
-        say_json({"schema": "placement-proofs/calibration/1", **found.to_json()})
+        say_json(_finite({"schema": "placement-proofs/calibration/1", **found.to_json()}))
     else:
         say(calibration_text(found, output, paint()))
     return 0
+
+
+def _finite(value: Any) -> Any:
+    """Plain data in which a number that is none, such as a median of nothing, is null."""
+    if isinstance(value, dict):
+        return {key: _finite(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _table(runs: str, setup: str) -> Table:
@@ -175,17 +187,16 @@ def recommended(plan: Planned, runs: str | None, runs_setup: str, *, as_json: bo
     advice = advised(plan.job, fastest, constants)
     measured = evidence(_table(runs, runs_setup).runs, constants) if runs else ()
     if as_json:
-        say_json(
-            {
-                "schema": "placement-proofs/recommendations/1",
-                "model": plan.job.name,
-                "gpus": plan.job.gpus,
-                "layout": best[0].to_json() if best else None,
-                "constants": constants.to_json(),
-                "rules": [one.to_json() for one in advice],
-                "measured": [one.to_json() for one in measured],
-            }
-        )
+        found = {
+            "schema": "placement-proofs/recommendations/1",
+            "model": plan.job.name,
+            "gpus": plan.job.gpus,
+            "layout": best[0].to_json() if best else None,
+            "constants": constants.to_json(),
+            "rules": [one.to_json() for one in advice],
+            "measured": [one.to_json() for one in measured],
+        }
+        say_json(_finite(found))
     else:
         say(advice_text(plan.job, best, constants, advice, measured, paint()))
     return 0 if best else 1

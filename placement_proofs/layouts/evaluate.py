@@ -140,12 +140,14 @@ class Evaluation:
 
     def mean(self, choice: str, value: str) -> float:
         """The mean of a value of a choice over sweeps."""
-        return float(np.mean([getattr(getattr(s, choice), value) for s in self.sweeps]))
+        values = [getattr(getattr(s, choice), value) for s in self.sweeps]
+        return float(np.mean(values)) if values else float("nan")
 
     @property
     def correlation(self) -> float:
         """The median rank correlation over sweeps."""
-        return float(np.nanmedian([s.correlation for s in self.sweeps]))
+        known = [s.correlation for s in self.sweeps if not np.isnan(s.correlation)]
+        return float(np.median(known)) if known else float("nan")
 
     def to_json(self) -> dict[str, object]:
         """Everything, with means over sweeps."""
