@@ -224,6 +224,11 @@ def test_a_device_of_ones_own(tmp_path):
             "flops = 312e12",
         ),
         (
+            ("flops = 100e12", "flops = 0"),
+            "device.mine: flops: found 0; a number of dense bfloat16 FLOP/s, at least 1; write "
+            "flops = 312e12",
+        ),
+        (
             ("memory = 24e9\n", ""),
             "device.mine: memory: found nothing; a number of bytes, at least 1; write memory = "
             "80e9",

@@ -133,7 +133,34 @@ def test_whole_quotients_are_not_rounded_up():
     x, y, k = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
     assert np.array_equal(code({"x": x, "y": y})["f"], k)
     assert np.array_equal(code({"x": x + 1, "y": y + 0.0})["f"], np.floor(x / y + 1e-9) + 1)
-    assert np.ceil(3 * (1 / 49) * 49 + 1e-12) == 4 and ROUNDING < 1 / 8192
+    assert ROUNDING < 1 / 8192, "smaller than the fraction of any layout"
+
+
+def test_sums_of_quotients_are_not_rounded_up():
+    """Such as 1/10 + 2/10 + 7/10, of which some come out a little above a whole number."""
+    code = compiled({"f": symbols.rounded_up(X / Y + Z / Y + W / Y)}, NAMES)
+    rows = [
+        (a, y, b, y - a - b) for y in range(3, 60) for a in range(1, y) for b in range(1, y - a)
+    ]
+    columns = dict(zip(NAMES, np.array(rows, dtype=float).T, strict=True))
+    x, y, z, w = columns.values()
+    assert (np.ceil(x / y + z / y + w / y) != 1).any(), "rounding is of use here"
+    assert (code(columns)["f"] == 1).all()
+    assert all(code.tape.run(dict(zip(NAMES, row, strict=True)))["f"] == 1 for row in rows[::50])
+
+
+def test_a_sum_of_negative_terms():
+    code = compiled({"f": -X - 2 * Y - Z}, ("x",))
+    assert code({"x": np.array([1.0, 2.0]), "y": 3.0, "z": 4.0})["f"].tolist() == [-11.0, -12.0]
+
+
+def test_the_same_formulas_on_other_arrays():
+    """Which inputs are arrays may change from call to call."""
+    code = compiled({"f": X * Y + Z**2 / (Y + 1)}, ("x", "y", "z"))
+    x, y, z = np.arange(3.0), np.arange(3.0) + 5, np.arange(3.0) + 9
+    assert np.array_equal(code({"x": x, "y": 6.0, "z": 10.0})["f"], x * 6 + 100 / 7)
+    assert np.array_equal(code({"x": x, "y": y, "z": z})["f"], x * y + z * z / (y + 1))
+    assert np.array_equal(code({"x": 2.0, "y": 6.0, "z": z})["f"], 12 + z * z / 7)
 
 
 def test_a_formula_that_does_not_vary_fills_its_column():

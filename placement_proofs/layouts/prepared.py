@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -117,7 +118,8 @@ def _write(path: Path, made: Prepared) -> None:
         own.write_text(json.dumps(table), encoding="utf-8")
         os.replace(own, path)
     except OSError:
-        own.unlink(missing_ok=True)
+        with suppress(OSError):
+            own.unlink()
 
 
 def _read(path: Path, kind: Kind) -> Prepared | None:
