@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from placement_proofs.expression import parse
     from placement_proofs.inputs import Subject, read_subject
     from placement_proofs.model import Model
+    from placement_proofs.program_text import parse_program
     from placement_proofs.report import Report
+    from placement_proofs.small import simulate_small
     from placement_proofs.strategies import (
         accumulate,
         context,
@@ -62,10 +64,12 @@ __all__ = [
     "load_model",
     "offload",
     "parse",
+    "parse_program",
     "pipeline",
     "place",
     "read_subject",
     "recompute",
+    "simulate_small",
     "single",
     "tensor",
     "ulysses",
@@ -86,7 +90,9 @@ _HOMES = {
     "formulas": "checking",
     "load_model": "zoo",
     "parse": "expression",
+    "parse_program": "program_text",
     "read_subject": "inputs",
+    "simulate_small": "small",
 }
 """The module of each public name; the others are strategies."""
 

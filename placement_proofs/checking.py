@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from placement_proofs.cost.claims import Claim
     from placement_proofs.cost.closed_form import ClosedForms
     from placement_proofs.cost.convention import Convention
+    from placement_proofs.topologies import Described
 
 
 def known_sizes(composition: Composition) -> dict[str, int]:
@@ -96,7 +97,7 @@ def claimed(text: str, *, model: str | None = None) -> Claim:
     Raises:
         IllFormed: the text is no claim, or a side of it has no plan.
     """
-    from placement_proofs.cost.claims import claim
+    from placement_proofs.inequalities import claim
 
     return claim(text, lambda subject: formulas(subject, model=model))
 
@@ -134,12 +135,16 @@ def _deviated(plan: Plan, deviations: Iterable[str]) -> Plan:
 
 
 def check(
-    what: Subject | Composition | Strategy | Program | str, *, convention: str | None = None
+    what: Subject | Composition | Strategy | Program | str,
+    *,
+    convention: str | None = None,
+    topology: str | None = None,
 ) -> Report:
     """Prove or refute a subject, and cost it where its sizes are known.
 
     Anything but a subject is read with the defaults of :func:`read_subject`. ``convention`` names
-    the bytes per parameter; without it, a configuration file's number formats choose.
+    the bytes per parameter; without it, a configuration file's number formats choose. ``topology``
+    is the name or the TOML file of one: the traffic then also has a time.
 
     Raises:
         IllFormed: the subject has no meaning, or its ranks cannot run it.
@@ -169,7 +174,10 @@ def check(
         source=subject.imported.to_json() if subject.imported else None,
         deviations=subject.deviations,
     )
-    return _costed(report, plan, model, known, convention_of(subject, convention))
+    from placement_proofs.topologies import topology as named
+
+    ways = None if topology is None else named(topology)
+    return _costed(report, plan, model, known, convention_of(subject, convention), ways)
 
 
 def _decided(
@@ -289,7 +297,12 @@ def _assumptions(subject: Subject, conditions: Mapping[str, ConditionResult]) ->
 
 
 def _costed(
-    report: Report, plan: Plan, model: Model, known: Mapping[str, int], widths: Convention
+    report: Report,
+    plan: Plan,
+    model: Model,
+    known: Mapping[str, int],
+    widths: Convention,
+    topology: Described | None,
 ) -> Report:
     """Memory and communication without the steps that only the norm's proof needed.
 
@@ -311,6 +324,7 @@ def _costed(
         report,
         memory=memory(bare, sizes, widths).to_json(),
         communication=communication(bare, sizes, widths).to_json(),
+        time=None if topology is None else topology.timed(bare, sizes, widths),
     )
 
 

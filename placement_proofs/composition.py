@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
+from placement_proofs.layout import INVARIANT
 from placement_proofs.mesh import Axis, Dim, Mesh
-from placement_proofs.placement import Mode, Placement, Schedule
+from placement_proofs.placement import Flow, Mode, Placement, Schedule
 
 MAX_SIZE = 10**9
 
@@ -57,13 +58,20 @@ class Composition:
 
     @property
     def placement(self) -> Placement:
-        """The placement table of all strategies together."""
+        """The placement table of all strategies together.
+
+        On an axis for which no strategy says how activations flow they are whole on every rank.
+        """
         parts = [s.placement for s in self.strategies]
+        schedule = next((part.schedule for part in parts if part.schedule), None)
+        flows = tuple(f for part in parts for f in part.flows)
+        known = {f.axis for f in flows} | ({schedule.axis} if schedule else set())
+        whole = (Flow(a, INVARIANT, INVARIANT) for a in self.mesh.names if a not in known)
         return Placement(
             tuple(p for part in parts for p in part.places),
-            tuple(f for part in parts for f in part.flows),
+            (*flows, *whole),
             next((part.micro for part in parts if part.micro != 1), 1),
-            next((part.schedule for part in parts if part.schedule), None),
+            schedule,
         )
 
     def resized(self, sizes: Mapping[str, Dim]) -> Composition:

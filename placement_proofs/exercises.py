@@ -31,6 +31,9 @@ GAP = "???"
 SIZES = (2, 3, 5, 7, 11, 13)
 """Sizes at which formulas that differ are compared."""
 
+SHOWN = 3
+"""Words that a message shows."""
+
 Missing: TypeAlias = EllipsisType
 
 
@@ -53,12 +56,15 @@ def number(answer: float | Fraction | Missing, computed: float | Fraction, why: 
     """A number that equals the computed one, to a thousandth of it."""
     if isinstance(answer, EllipsisType):
         return NONE_YET
-    mine, found = Fraction(answer), Fraction(computed)
+    try:
+        mine, found = Fraction(answer), Fraction(computed)
+    except (TypeError, ValueError, OverflowError):
+        return Checked(False, f"{answer!r} is no number")
     if abs(mine - found) <= abs(found) / 1000:
         return Checked(True, why)
     if mine * found > 0:
         return Checked(False, f"{answer} is {float(mine / found):.4g} times what it is")
-    return Checked(False, f"{answer} is {'above' if mine > found else 'below'} what it is")
+    return Checked(False, f"{answer} is too {'large' if mine > found else 'small'}")
 
 
 def formula(answer: str | Missing, computed: Form | str, why: str) -> Checked:
@@ -74,7 +80,7 @@ def formula(answer: str | Missing, computed: Form | str, why: str) -> Checked:
     wanted = _expression(parse_expr(computed)) if isinstance(computed, str) else computed.exact
     known = symbols.symbols_of(wanted)
     try:
-        tree = parse_expr(answer, "answer")
+        tree = parse_expr(str(answer), "answer")
         unknown = sorted(set(names_of(tree)) - set(known))
         if unknown:
             said = f"it is a formula of {', '.join(known)}, without {', '.join(unknown)}"
@@ -134,13 +140,15 @@ def choice(
     if mine == found:
         return Checked(True, why)
     extra, left = sorted(mine - found), len(found - mine)
-    parts = [f"{', '.join(extra)} is not what the package finds"] if extra else []
-    parts += [f"{left} of {len(found)} missing"] if left else []
-    return Checked(False, "; ".join(parts))
+    more = f" and {len(extra) - SHOWN} more" if len(extra) > SHOWN else ""
+    parts = [f"{', '.join(extra[:SHOWN])}{more}: not what the package finds"] if extra else []
+    parts += [f"{left} of {len(found)} missing"] if left and len(found) > 1 else []
+    return Checked(False, "; ".join(parts) or "nothing is named")
 
 
 def _words(given: str | Iterable[str]) -> set[str]:
-    return {given} if isinstance(given, str) else set(given)
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    return set(map(str, given)) if several else {str(given)}
 
 
 def program(
@@ -150,7 +158,7 @@ def program(
     if isinstance(answer, EllipsisType):
         return NONE_YET
     try:
-        report = check(parse_program(into.replace(GAP, answer), place="answer"))
+        report = check(parse_program(into.replace(GAP, str(answer)), place="answer"))
     except IllFormed as error:
         return Checked(False, str(error))
     return _decided(report, wanted, why)
@@ -180,7 +188,7 @@ def deviation(
     """A deviation of the plan derived from ``of`` that gets the wanted verdict."""
     if isinstance(answer, EllipsisType):
         return NONE_YET
-    return composition(of, why, without=[answer], wanted=wanted, model=model)
+    return composition(of, why, without=[str(answer)], wanted=wanted, model=model)
 
 
 def _decided(report: Report, wanted: Verdict, why: str) -> Checked:

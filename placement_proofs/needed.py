@@ -15,10 +15,12 @@ from placement_proofs.conditions import prove_plan
 from placement_proofs.deviate import deviate, mutants
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
+from placement_proofs.plan import Plan
 from placement_proofs.program import Expect, Loop, Program, Step, Tick, Use
 from placement_proofs.program_print import step_text
+from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import Counterexample, ProgramResult, prove
-from placement_proofs.verdict import Verdict
+from placement_proofs.verdict import Verdict, combine
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,22 @@ def _of_plan(subject: Subject) -> Iterator[Need]:
             continue
         name = str(deviation).removeprefix("drop ")
         try:
-            proofs = prove_plan(deviate(plan, deviation), sizes)
+            changed = deviate(plan, deviation)
+            results = [proof.result for proof in prove_plan(changed, sizes)]
         except IllFormed:
             yield Need(name, Verdict.ILL_FORMED)
-            continue
-        results = [proof.result for proof in proofs]
-        wrong = [r for r in results if r.verdict is not Verdict.PROVED]
-        verdict = wrong[0].verdict if wrong else Verdict.PROVED
-        refuted = any(r.verdict is Verdict.REFUTED for r in results)
-        yield Need(name, Verdict.REFUTED if refuted else verdict, _told(results))
+        else:
+            yield _judged(name, changed, results)
+
+
+def _judged(name: str, changed: Plan, results: list[ProgramResult]) -> Need:
+    """A plan without a step may be refuted, or have right values and never reach its end."""
+    verdicts = [r.verdict for r in results]
+    if Verdict.REFUTED in verdicts:
+        return Need(name, Verdict.REFUTED, _told(results))
+    if cannot_run(changed):
+        return Need(name, Verdict.ILL_FORMED)
+    return Need(name, combine(verdicts))
 
 
 def _told(results: list[ProgramResult]) -> str:

@@ -49,7 +49,8 @@ class Report:
     ``deviations`` are how the loop differs from the derived plan. ``failure`` is the first of
     ``failures``; ``also_failing`` are the tensors of the others.
     ``memory`` is in bytes per rank, ``communication`` in bytes sent per rank and step; both are
-    ``None`` where a size is a symbol (``formula`` gives the closed forms).
+    ``None`` where a size is a symbol (``formula`` gives the closed forms). ``time`` is that of the
+    traffic, in seconds, where a topology was given.
     """
 
     subject: str
@@ -62,6 +63,7 @@ class Report:
     repairs: tuple[Fix, ...] = ()
     memory: Mapping[str, Any] | None = None
     communication: Mapping[str, Any] | None = None
+    time: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
@@ -82,6 +84,7 @@ class Report:
             "repairs": [r.to_json() for r in self.repairs],
             "memory": self.memory,
             "communication": self.communication,
+            "time": self.time,
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
             "source": self.source,

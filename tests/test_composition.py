@@ -5,9 +5,11 @@ from drawn import compositions
 from hypothesis import given
 
 from placement_proofs import strategies
+from placement_proofs.checking import check
 from placement_proofs.composition import compose
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import STRATEGIES, parse
+from placement_proofs.inputs import read_subject
 from placement_proofs.strategies import (
     accumulate,
     data,
@@ -21,6 +23,7 @@ from placement_proofs.strategies import (
     zero1,
     zero3,
 )
+from placement_proofs.verdict import Verdict
 
 
 @given(compositions(experts=True))
@@ -129,3 +132,12 @@ def test_resizing_changes_every_mention():
 def test_products_of_compositions_are_associative():
     a, b, c = data(dp=2), expert(ep=2), accumulate(micro=3)
     assert (a * b) * c == a * (b * c) == compose(a, b, c)
+
+
+def test_activations_are_whole_where_no_strategy_says_how_they_flow():
+    """Two matrices cut over an axis of their own, everything else whole on it."""
+    states = 'parameters="S", optimizer="S", gradients="S"'
+    cut = [f'place(vp=N, group="{group}", {states})' for group in ("embedding", "head")]
+    assert check(" * ".join(["zero1(dp=M)", *cut])).verdict is Verdict.PROVED
+    without = ["drop all-reduce activation vp"]
+    assert check(read_subject(" * ".join(cut), without=without)).verdict is Verdict.REFUTED

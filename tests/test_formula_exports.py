@@ -7,6 +7,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.derive import derive
@@ -67,6 +69,24 @@ def test_arrays_have_the_values_of_the_numbers(text, divides):
         for name, amount in exact.items():
             value = np.broadcast_to(found[name], sizes.shape)[i]
             assert value == pytest.approx(float(amount.bytes), rel=1e-12), name
+
+
+POINTS = st.lists(st.tuples(*[st.integers(1, 10**9)] * 3), min_size=1, max_size=5)
+
+
+@settings(max_examples=15)
+@given(st.sampled_from(TEXTS), st.booleans(), POINTS)
+def test_arrays_agree_with_exact_numbers_at_random_points(text, divides, points):
+    """Also where products of sizes do not fit in 64 bits."""
+    forms = forms_of(text, divides=divides)
+    open_ = {s.name for _, f in forms.forms() for s in f.exact.free_symbols} & {"N", "R"}
+    columns = {name: [p[i] for p in points] for i, name in enumerate([*sorted(open_), "h"])}
+    found = forms.arrays({name: np.array(column) for name, column in columns.items()})
+    for i in range(len(points)):
+        exact = forms.numbers({name: column[i] for name, column in columns.items()})
+        for name, amount in exact.items():
+            value = np.broadcast_to(found[name], (len(points),))[i]
+            assert value == pytest.approx(float(amount.bytes), rel=1e-9), name
 
 
 def test_a_hundred_thousand_points_take_a_moment():

@@ -85,7 +85,9 @@ OPTIONS = {
     ),
     ("check", "data(dp=8)", "--convention", "nope"): (
         "convention: found 'nope'; the conventions are zero-paper, fp32-gradients, "
-        "megatron, fp32, bf16-only, adam-8bit, sgd-momentum; write --convention zero-paper"
+        "megatron, fp32, bf16-only, adam-8bit, sgd-momentum, megatron-report, simumax, "
+        "simumax-sdp, llm-analysis, mlsysim, blocks-only, deepspeed-zero2, deepspeed-zero3, "
+        "primus; write --convention zero-paper"
     ),
     ("check", "data(dp=8)", "--profile", "nope"): (
         "--profile: found 'nope'; profiles are paper, torch-ddp, torch-fsdp2, "

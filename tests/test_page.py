@@ -14,12 +14,13 @@ from drawn import compositions
 from hypothesis import given, settings
 
 from placement_proofs import check, read_subject
-from placement_proofs.checking import plan_of
+from placement_proofs.checking import convention_of, plan_of
 from placement_proofs.cost import symbols
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.exports import javascript, mathml
 from placement_proofs.render.page import document, page
 from placement_proofs.render.page.markup import data_script, tag, text
+from placement_proofs.render.page.play import data, variants
 
 SUBJECTS = {
     "own": "zero3(dp=8) * tensor(tp=4, sequence=True)",
@@ -112,6 +113,14 @@ def test_a_refuted_page_has_counterexample_and_repairs():
     assert "got 3/2: wrong" in whole
 
 
+def test_a_fault_of_the_norm_has_a_page():
+    subject = read_subject(
+        "zero3(dp=2)", model="abstract", without=["drop all-reduce statistic dp"]
+    )
+    whole = document(subject, check(subject))
+    assert "norm integrity" in whole and "Not drawn" not in whole and "No formulas" not in whole
+
+
 def test_a_page_of_a_file_says_what_was_understood():
     whole = page_of(SUBJECTS["config"])
     assert "Read from examples/configs/megatron_moe.sbatch (megatron)." in whole
@@ -121,11 +130,41 @@ def test_a_page_of_a_file_says_what_was_understood():
 def test_the_abstract_model_is_offered_where_it_has_a_plan():
     assert "any model of Psi parameters" in page_of(SUBJECTS["symbols"])
     assert "any model of Psi parameters" not in page_of(SUBJECTS["stages"])
+    assert "any model of Psi parameters" not in page("expert(ep=2)")
+    assert "its layers exchange" in page_of(SUBJECTS["own"])
+    assert "its layers exchange" not in page_of(SUBJECTS["symbols"])
 
 
 def test_without_formulas_the_page_says_why():
     whole = page("zero3(dp=h)")
     assert "No formulas: symbol h" in whole and 'id="controls"' not in whole
+
+
+PIPED = "zero1(dp=2) * pipeline(pp=4, microbatches=8, schedule='interleaved', chunks=2)"
+MICRO_BATCHES_OF_TWO = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 3,
+    "zero_optimization": {"stage": 3},
+}
+
+
+def test_all_parts_of_a_page_say_the_same_numbers(tmp_path):
+    """Formulas at the first values of the sliders, pictures and the check itself."""
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(MICRO_BATCHES_OF_TWO))
+    asked = (read_subject(str(path), world=64), *map(read_subject, (SUBJECTS["own"], PIPED)))
+    for subject in asked:
+        report = check(subject)
+        found = variants(subject, convention_of(subject, None))
+        values = {n: int(v) for n, v in data(found)["values"].items()}
+        assert len(found) == (1 if subject is asked[-1] else 2)
+        for variant in found:
+            own = {n: v for n, v in values.items() if n in variant.used}
+            assert own == variant.values
+        numbers = found[0].even.numbers(found[0].values)
+        assert numbers["memory_peak"].bytes == report.memory["peak"]
+        assert numbers["memory_persistent"].bytes == report.memory["persistent"]
+        assert numbers["communication_total"].bytes == report.communication["total"]
 
 
 def test_the_same_subject_gives_the_same_page():
@@ -221,21 +260,54 @@ def _evaluated(node, values):
 
 
 CORE = {"math", "mrow", "mi", "mn", "mo", "mspace", "mfrac", "msup", "msub", "mtable", "mtr", "mtd"}
+SIGNS = {"\u2062": "*", "\u2212": "-", "\u2308": "ceil(", "\u2309": ")"}
 
 
 @given(composition=compositions())
 @settings(max_examples=5)
-def test_mathml_is_of_the_core_and_names_every_symbol(composition):
+def test_mathml_means_the_formula(composition):
+    """Read back as people read it, it has the value of the formula; only the core is used."""
     for divides in (True, False):
-        for _, form in forms_of(composition, divides).forms():
-            shown = mathml(form.exact)
-            tree = ElementTree.fromstring(f"<p>{shown.replace('<wbr>', '')}</p>")
-            assert {element.tag for element in tree.iter()} - {"p"} <= CORE
-            said = {e.text for e in tree.iter("mi")}
-            for name in symbols.symbols_of(form.exact):
-                head, _, tail = name.partition("_")
-                assert {head, tail} - {""} <= said or name == "Psi"
-            assert "".join(tree.itertext()).count("(") == "".join(tree.itertext()).count(")")
+        forms = forms_of(composition, divides)
+        for _, form in forms.forms():
+            shown = ElementTree.fromstring(f"<p>{mathml(form.exact).replace('<wbr>', '')}</p>")
+            assert {element.tag for element in shown.iter()} - {"p"} <= CORE
+            names = symbols.symbols_of(form.exact)
+            used = {n: Fraction(7 + 2 * i) for i, n in enumerate(names)}
+            spoken = {n.replace("Psi", "\u03a8"): v for n, v in used.items()}
+            calls = {"max": max, "min": min, "ceil": lambda x: Fraction(-(-x // 1))}
+            assert eval(meant(shown), {**spoken, **calls}) == symbols.number(form.exact, used)
+
+
+def meant(node):
+    """A formula in Python's words; factors that touch are multiplied by a sign."""
+    inside = [meant(child) for child in node]
+    match node.tag:
+        case "mi" | "mn":
+            return node.text
+        case "mo":
+            return SIGNS.get(node.text, node.text)
+        case "msub":
+            return "_".join(inside)
+        case "mfrac":
+            return f"(({inside[0]})/({inside[1]}))"
+        case "msup":
+            return f"({inside[0]})**{inside[1]}"
+        case "mtable":
+            return f"({', '.join(inside)})"
+    return "".join(inside)
+
+
+def test_a_misprint_is_seen():
+    n, k = symbols.symbol("N"), symbols.symbol("K")
+    shown = mathml(k * (n - 1))
+    right, wrong = (
+        eval(
+            meant(ElementTree.fromstring(f"<p>{text_.replace('<wbr>', '')}</p>")), {"N": 3, "K": 5}
+        )
+        for text_ in (shown, shown.replace("\u2212", "+"))
+    )
+    assert (right, wrong) == (10, 20)
 
 
 def test_mathml_of_a_small_formula():

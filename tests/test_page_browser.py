@@ -34,6 +34,7 @@ FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
+    "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
@@ -182,6 +183,18 @@ def test_bytes_are_written_as_in_python(opened):
     type_number(driver, "N", 7)
     cell = rows[0].find_element("xpath", "..")
     assert cell.text == "17.14 GB\n17,142,857,142.86 bytes"
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_the_first_numbers_are_those_of_the_sliders(opened, name):
+    """What the script computes at first, from the numbers that stand in the fields."""
+    driver = opened(name)
+    before = shown(driver)
+    values = driver.execute_script(SLIDE, {})
+    assert before == expected(name, values)
+    driver.execute_script("document.getElementById('uneven').click()")
+    driver.execute_script("document.getElementById('uneven').click()")
+    assert shown(driver) == before
 
 
 def test_the_other_model_and_reset(opened):

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
 from xml.etree import ElementTree
@@ -20,7 +19,7 @@ from placement_proofs.faults import all_faults
 from placement_proofs.layout import sharded
 from placement_proofs.plan import in_flight
 from placement_proofs.render import pictures
-from placement_proofs.render.hatch import COLLECTIVES, PHASES, STATES
+from placement_proofs.render.hatch import COLLECTIVES, HATCHES, PHASES, STATES
 from placement_proofs.render.pictures.counterexample import counterexample_data, draw_counterexample
 from placement_proofs.render.pictures.drawn import drawn
 from placement_proofs.render.pictures.mesh import draw_mesh
@@ -69,9 +68,7 @@ def assert_sound(picture):
     for left, top, right, bottom, said in boxes:
         assert left >= 0 and top >= 0 and right <= wide and bottom <= high, said
     _assert_apart(boxes)
-    ids = re.findall(r'id="([^"]+)"', picture.svg)
-    assert len(ids) == len(set(ids))
-    assert set(re.findall(r"url\(#([^)]+)\)", picture.svg)) == set(ids)
+    assert " id=" not in picture.svg and "url(" not in picture.svg
     json.dumps(dict(picture.data))
 
 
@@ -198,6 +195,20 @@ def test_texts_are_shortened_to_their_room():
     assert fitted("W", 0) == "…"
 
 
+@pytest.mark.parametrize("name", HATCHES)
+@pytest.mark.parametrize(("wide", "high"), [(56, 26), (400, 22), (5, 5), (2.5, 20), (56, 3)])
+def test_strokes_stay_in_their_rectangle(name, wide, high):
+    lines = list(HATCHES[name].strokes(wide, high))
+    assert lines
+    for x1, y1, x2, y2 in lines:
+        assert 0 <= x1 <= wide and 0 <= x2 <= wide and 0 <= y1 <= high and 0 <= y2 <= high
+
+
+def test_hatchings_differ_without_their_colours():
+    drawn_ = [(*h.strokes(40, 20), h.thick) for h in HATCHES.values()]
+    assert len(set(drawn_)) == len(drawn_)
+
+
 def test_everything_has_a_hatching():
     from placement_proofs.cost.lifetimes import Kept
     from placement_proofs.layout import Collective
@@ -308,6 +319,13 @@ def test_what_is_live_at_the_peak_adds_up_to_it(composition):
     assert all(live[kind] <= most for kind, most in bill.transient.items())
 
 
+def test_operations_of_two_passes_are_not_drawn_as_one():
+    """The loss is the last operation forward and the first backward."""
+    steps = pictures.picture_plan(read_subject("zero3(dp=4)", model="abstract")).data["steps"]
+    runs = [(step["section"], step["what"]) for step in steps if step["step"] == "run"]
+    assert runs == [("forward", "opaque, loss"), ("backward", "loss"), ("backward", "opaque")]
+
+
 def test_bars_are_the_bytes_of_the_bill():
     picture = pictures.picture_traffic(SUBJECTS[2])
     subject = drawn(SUBJECTS[2])
@@ -317,9 +335,27 @@ def test_bars_are_the_bytes_of_the_bill():
         assert sum(bar["phases"].values()) == bar["bytes"]
 
 
-def test_a_file_chooses_the_convention_as_for_check():
-    path = "examples/configs/megatron_moe.sbatch"
-    assert pictures.picture_memory(path).data["memory"]["peak"] == check(path).memory["peak"]
+@pytest.mark.parametrize(
+    ("text", "deviations"),
+    [
+        (SUBJECTS[2], ()),
+        ("examples/configs/megatron_moe.sbatch", ()),
+        ("zero3(dp=2)", ("drop all-reduce statistic dp",)),
+        ("data(dp=8)", ("drop all-reduce gradient dp",)),
+    ],
+)
+def test_bills_are_those_of_check(text, deviations):
+    """With a file's convention, and with a deviation of the norm that is not costed."""
+    subject = read_subject(text, without=deviations)
+    report = check(subject)
+    assert pictures.picture_memory(subject).data["memory"]["peak"] == report.memory["peak"]
+    assert pictures.picture_traffic(subject).data["total"] == report.communication["total"]
+    assert_sound(pictures.picture_plan(subject))
+
+
+def test_flat_storage_is_said():
+    subject = read_subject("fsdp(dp=4)", profile="torch-fsdp1")
+    assert "one flat tensor of its unit" in " ".join(pictures.picture_mesh(subject).data["notes"])
 
 
 # --- schedules -----------------------------------------------------------------------

@@ -18,6 +18,14 @@ def test_every_transfer_of_a_derived_plan_is_needed():
     assert gather.fails == "state consistency, at dp=1, tp=1, step=2"
 
 
+def test_a_step_without_which_a_rank_waits_forever_is_needed():
+    """One stage of a pipeline skips a collective that the others enter."""
+    subject = read_subject("zero1(dp=N) * pipeline(pp=S, microbatches=M)", model="gpt2")
+    found = needs(subject)
+    alone = next(n for n in found if n.step.startswith("all-reduce statistic dp*pp"))
+    assert alone.verdict is Verdict.ILL_FORMED and minimal(found)
+
+
 def test_a_step_that_changes_nothing_is_not_needed(tmp_path):
     text = (ROOT / "examples/programs/loop.toml").read_text()
     assert "mean g dp" in text

@@ -12,6 +12,7 @@ from placement_proofs.cli.options import (
     convention_option,
     read,
     subject_options,
+    topology_option,
 )
 from placement_proofs.cli.output import one_line, paint, refusal, say, say_json, waiting
 from placement_proofs.errors import IllFormed
@@ -39,6 +40,7 @@ Examples:
   placement-proofs check "data(dp=8)" --without "drop all-reduce gradient dp"
   placement-proofs check examples/configs/deepspeed_zero3.json --world 64
   placement-proofs check "zero2(dp=8)" --explain
+  placement-proofs check "zero3(dp=64) * tensor(tp=8)" --topology dgx-a100
 """
 
 
@@ -46,6 +48,7 @@ Examples:
 @click.argument("subjects", nargs=-1, required=True, metavar="SUBJECT...")
 @subject_options
 @convention_option
+@topology_option
 @click.option("--sarif", metavar="FILE", help="Also write the results as SARIF 2.1.0.")
 @click.option(
     "--explain",
@@ -56,12 +59,13 @@ Examples:
 def check(
     subjects: tuple[str, ...],
     convention: str | None,
+    topology: str | None,
     sarif: str | None,
     explain: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
-    found = [_checked(text, convention, options) for text in subjects]
+    found = [_checked(text, convention, topology, options) for text in subjects]
     if sarif is not None:
         _write_sarif(sarif, list(zip(subjects, found, strict=True)))
     pairs = zip(subjects, found, strict=True) if explain else ()
@@ -76,12 +80,15 @@ def check(
     return combine(map(_verdict, found)).exit_code
 
 
-def _checked(text: str, convention: str | None, options: dict[str, Any]) -> Report | IllFormed:
+def _checked(
+    text: str, convention: str | None, topology: str | None, options: dict[str, Any]
+) -> Report | IllFormed:
     from placement_proofs.checking import check as prove_or_refute
 
     try:
         with waiting(f"checking {text[:60]}"):
-            return prove_or_refute(read(text, **options), convention=convention)
+            subject = read(text, **options)
+            return prove_or_refute(subject, convention=convention, topology=topology)
     except IllFormed as error:
         return error
 

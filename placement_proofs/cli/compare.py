@@ -14,8 +14,10 @@ from placement_proofs.cli.options import (
     read,
     sizes,
     subject_options,
+    topology_option,
 )
 from placement_proofs.cli.output import say, say_json, waiting
+from placement_proofs.errors import IllFormed
 
 if TYPE_CHECKING:
     from placement_proofs.cost.compare import Comparison
@@ -32,6 +34,7 @@ at which the memory ratio is a wanted one.
 Examples:
   placement-proofs compare "data(dp=N)" "zero3(dp=N)" --model abstract
   placement-proofs compare "zero1(dp=N)" "zero2(dp=N)" "zero3(dp=N)" --model abstract --wanted 4
+  placement-proofs compare "zero3(dp=64)" "zero1(dp=8) * tensor(tp=8)" --topology dgx-a100
   placement-proofs compare "fsdp(dp=N)" --profile torch-fsdp2 --against paper --model tiny
 """
 
@@ -52,15 +55,20 @@ Examples:
 )
 @subject_options
 @convention_option
+@topology_option
 @common_options
 def compare(
     subjects: tuple[str, ...],
     wanted: str,
     against: str | None,
     convention: str | None,
+    topology: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
+    from placement_proofs.render.table import sections
+    from placement_proofs.render.time import times_text
+
     ratio = Fraction(sizes([f"wanted={wanted}"], "--wanted")["wanted"])
     with waiting("comparing"):
         found: Comparison | Stacks
@@ -68,11 +76,34 @@ def compare(
             found = _compared(subjects, ratio, convention, options)
         else:
             found = _stacks(subjects, against, convention, options)
+        times = _times(subjects, topology, convention, options) if topology else {}
         if as_json:
-            say_json({"schema": SCHEMA, **found.to_json()})
+            say_json({"schema": SCHEMA, **found.to_json()} | ({"times": times} if times else {}))
         else:
-            say(found.text())
+            say(sections([found.text(), times_text(times)]))
     return 0
+
+
+def _times(
+    subjects: tuple[str, ...], topology: str, convention: str | None, options: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The time of the traffic of each subject, whose sizes must be numbers."""
+    from placement_proofs.checking import fitting_sizes, known_sizes, plan_of
+    from placement_proofs.cost.convention import convention as convention_named
+    from placement_proofs.topologies import topology as named
+
+    ways, widths = named(topology), convention_named(convention)
+    found: dict[str, dict[str, Any]] = {}
+    for text in subjects:
+        asked = read(text, **options)
+        plan, model = plan_of(asked)
+        sizes = fitting_sizes(plan, model, known_sizes(asked.composed()[0]))
+        if sizes is None:
+            raise IllFormed(
+                "--topology", f"a symbol in {text}", "a time needs numbers", "write zero3(dp=64)"
+            )
+        found[text] = ways.timed(plan, sizes, widths)
+    return found
 
 
 def _compared(
@@ -93,7 +124,6 @@ def _stacks(
 ) -> Stacks:
     from placement_proofs.cost.convention import convention as convention_named
     from placement_proofs.cost.stacks import compare_stacks
-    from placement_proofs.errors import IllFormed
     from placement_proofs.profile import PROFILES
 
     if len(subjects) != 1 or against not in PROFILES:

@@ -15,13 +15,16 @@ from placement_proofs.cli.options import (
     plan_options,
     read,
     sizes,
+    topology_option,
 )
 from placement_proofs.cli.output import paint, say, say_json, waiting
 from placement_proofs.errors import IllFormed
 
 if TYPE_CHECKING:
-    from placement_proofs.cost.closed_form import ClosedForms
-    from placement_proofs.cost.units import Amount
+    from placement_proofs.cost.closed_form import ClosedForms, Form
+    from placement_proofs.cost.units import Amount, Seconds
+    from placement_proofs.model import Model
+    from placement_proofs.plan import Plan
 
 HELP = f"""Print memory and traffic of a rank as formulas, exact (=) and as the axes grow (~).
 
@@ -29,7 +32,8 @@ HELP = f"""Print memory and traffic of a rank as formulas, exact (=) and as the 
 
 Symbols: one for each mesh axis (its own, or N_dp for dp), m micro-batches, b sequences of a rank
 and micro-batch, K optimizer bytes per parameter, the sizes of the model (h, L, ...), and for the
-abstract model Psi parameters of P bytes in all.
+abstract model Psi parameters of P bytes in all. Times have for each collective's axes the latency
+alpha_dp of a step (seconds) and the bandwidth beta_dp of a rank (bytes a second).
 
 \b
 Examples:
@@ -37,6 +41,8 @@ Examples:
   placement-proofs formula "zero3(dp=N)" --model abstract --of memory --set N=64
   placement-proofs formula "hsdp(dp_replicate=4, dp_shard=8)" --of communication --terms
   placement-proofs formula "tensor(tp=N)" --format latex
+  placement-proofs formula "zero3(dp=N)" --of time
+  placement-proofs formula "zero3(dp=64) * tensor(tp=8)" --of time --topology dgx-a100
   placement-proofs formula "zero3(dp=N)" --model llama-7b --fits 24GB
   placement-proofs formula "zero3(dp=N)" --claim "traffic <= 3/2 * data(dp=N) traffic"
 """
@@ -47,10 +53,10 @@ Examples:
 @click.option(
     "--of",
     "kind",
-    type=click.Choice(["memory", "communication", "all"]),
+    type=click.Choice(["memory", "communication", "time", "all"]),
     default="all",
     show_default=True,
-    help="Which formulas.",
+    help="Which formulas; all are those of memory and communication.",
 )
 @click.option(
     "--format",
@@ -77,6 +83,7 @@ Examples:
 )
 @plan_options
 @convention_option
+@topology_option
 @common_options
 def formula(
     subject: str,
@@ -90,23 +97,31 @@ def formula(
     crossing: str | None,
     claims: tuple[str, ...],
     convention: str | None,
+    topology: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
     from placement_proofs.render import formula as render
+    from placement_proofs.render.table import sections
+    from placement_proofs.render.time import links_text
 
     if fits or dominant or crossing or claims:
+        _no_topology(topology)
         asked = Asked(fits, dominant, crossing, claims, sizes(values, "--set"))
         return answer(
             asked, lambda text: _forms(text, options, convention, uneven), subject, as_json
         )
     given = sizes(values, "--set")
     with waiting("working out formulas"):
-        title, forms = _forms(subject, options, convention, uneven)
-        numbers = _numbers(forms, given)
+        title, planned, forms = _planned(subject, options, convention, uneven)
+        numbers: dict[str, Amount | Seconds] = dict(_numbers(forms, given))
         named = render.chosen(forms, ["memory", "communication"] if kind == "all" else [kind])
+        extra: dict[str, Any] = {}
+        if topology or kind == "time":
+            timed, extra = _timed(planned, forms, topology, given, numbers)
+            named += timed
         if as_json or output == "json":
-            say_json(render.formula_json(title, forms, named, numbers))
+            say_json(render.formula_json(title, forms, named, numbers) | extra)
         elif output == "csv":
             say(render.formula_csv(named, numbers))
         elif output == "latex":
@@ -114,18 +129,67 @@ def formula(
         elif output == "python":
             say(render.formula_python(forms, named))
         else:
-            say(render.formula_text(title, forms, named, numbers, terms=terms, paint=paint()))
+            text = render.formula_text(title, forms, named, numbers, terms=terms, paint=paint())
+            say(sections([text, links_text(extra, paint())]))
     return 0
+
+
+def _no_topology(topology: str | None) -> None:
+    if topology is not None:
+        raise IllFormed(
+            "--topology",
+            topology,
+            "questions to formulas are about bytes",
+            "ask for the time by itself, with --of time",
+        )
 
 
 def _forms(
     subject: str, options: Mapping[str, Any], convention: str | None, uneven: bool
 ) -> tuple[str, ClosedForms]:
-    from placement_proofs.checking import formulas
+    title, _, forms = _planned(subject, options, convention, uneven)
+    return title, forms
+
+
+def _planned(
+    subject: str, options: Mapping[str, Any], convention: str | None, uneven: bool
+) -> tuple[str, tuple[Plan, Model], ClosedForms]:
+    from placement_proofs.checking import plan_of
+    from placement_proofs.cost.closed_form import closed_forms
+    from placement_proofs.cost.convention import convention as convention_named
 
     asked = read(subject, **options)
-    forms = formulas(asked, convention=convention, divides=not uneven)
-    return f"{asked.text} on model {asked.composed()[1].name}", forms
+    plan, model = plan_of(asked)
+    forms = closed_forms(plan, model, convention_named(convention), divides=not uneven)
+    return f"{asked.text} on model {model.name}", (plan, model), forms
+
+
+def _timed(
+    planned: tuple[Plan, Model],
+    forms: ClosedForms,
+    topology: str | None,
+    given: Mapping[str, int],
+    numbers: dict[str, Amount | Seconds],
+) -> tuple[list[tuple[str, Form]], dict[str, Any]]:
+    """The formulas of time, and with a topology the numbers of its links."""
+    from placement_proofs.cost.time_forms import sizes_at, time_forms
+    from placement_proofs.topologies import topology as described
+
+    plan, model = planned
+    found = time_forms(plan, model, forms.convention, forms.position, divides=forms.divides)
+    if topology is None:
+        return list(found.forms()), {}
+    ways, values = described(topology), forms.values(given)
+    names = plan.mesh.names
+    extra: dict[str, Any] = {"topology": ways.to_json()}
+    extra["topology"]["order"] = list(ways.topology.ordered(names))
+    try:
+        links = found.links(ways.topology, sizes_at(plan, model, values), names)
+    except IllFormed as error:
+        why = f"{error.place} is {error.found}: {error.rule}; give it with --set"
+        return list(found.forms()), extra | {"no_links": why}
+    numbers.update(found.numbers({**values, **links}))
+    return list(found.forms()), extra | {"links": links}
 
 
 def _numbers(forms: ClosedForms, given: Mapping[str, int]) -> Mapping[str, Amount]:

@@ -49,7 +49,20 @@ def convention_option(function: F) -> F:
     option = click.option(
         "--convention",
         help="Bytes per parameter: zero-paper (default), fp32-gradients, megatron, fp32, "
-        "bf16-only, adam-8bit, sgd-momentum.",
+        "bf16-only, adam-8bit, sgd-momentum; or what an estimator counts: megatron-report, "
+        "simumax, simumax-sdp, llm-analysis, mlsysim, blocks-only, "
+        "deepspeed-zero2, deepspeed-zero3, primus (docs/peers.md).",
+    )
+    return option(function)
+
+
+def topology_option(function: F) -> F:
+    """--topology: nodes and links, for times."""
+    option = click.option(
+        "--topology",
+        metavar="T",
+        help="Also give the time of the traffic on these nodes and links: dgx-a100, dgx-h100, "
+        "dgx-b200, gb200-nvl72, a100-pcie, aws-p4d, aws-p5, or a TOML file.",
     )
     return option(function)
 

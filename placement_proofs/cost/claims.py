@@ -1,27 +1,29 @@
 """Claims about formulas, proved or refuted for all sizes.
 
-Sizes are whole numbers from 1. A claim is proved where, with every size written as one plus what
-is above it, the difference of the two sides is a quotient of polynomials without a negative
-coefficient; it is refuted by sizes at which it fails; else it is unknown. First for all models of
-the family, then with the numbers of the one model.
+Sizes are whole numbers from 1. A claim is proved here where, with every size written as one plus
+what is above it, the difference of the two sides is a quotient of polynomials without a negative
+coefficient; it is refuted by sizes at which it fails; else it is unknown here (solvers decide more:
+:mod:`placement_proofs.inequalities`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from placement_proofs.cost import symbols
 from placement_proofs.cost.closed_form import ClosedForms
+from placement_proofs.cost.evaluation import compiled
+from placement_proofs.cost.questions import bytes_of
 from placement_proofs.cost.symbols import Expr
 from placement_proofs.errors import IllFormed
 from placement_proofs.verdict import Verdict
 
 TRIED = (1, 2, 3, 4, 5, 7, 8, 16, 64, 1024, 10**6)
 """Sizes at which a claim that is not proved is tried."""
-MANY = 20_000
+MANY = 500
 """Combinations of sizes that are tried at most."""
 
 QUANTITIES = {
@@ -45,6 +47,8 @@ class Claim:
         left, right: the two sides as formulas.
         witness: sizes at which a refuted claim fails.
         why: how it was decided.
+        covers: the sizes and models that it was decided for.
+        smallest: whether no sizes with a smaller sum fail.
     """
 
     text: str
@@ -53,15 +57,26 @@ class Claim:
     right: Expr
     witness: Mapping[str, int]
     why: str
+    covers: str = ""
+    smallest: bool = False
 
     def shown(self) -> str:
-        """The verdict in words."""
-        lines = [f"{self.text}: {self.verdict.value} ({self.why})"]
-        lines += [f"  left = {self.left}", f"  right = {self.right}"]
-        if self.witness:
+        """The verdict in words, what it covers, and how it was reached."""
+        lines = [f"{self.text}: {self.verdict.value}", f"  left = {self.left}"]
+        lines.append(f"  right = {self.right}")
+        proved = self.verdict is Verdict.PROVED
+        lines.append(f"  {'covers' if proved else 'asked of'} {self.covers}")
+        if self.verdict is Verdict.REFUTED:
             at = ", ".join(f"{name} = {size}" for name, size in self.witness.items())
-            lines.append(f"  fails at {at}")
+            least = ", the smallest by their sum" if self.smallest and self.witness else ""
+            lines.append(f"  fails at {at or 'these numbers'}{least}")
+        lines.append(f"  {'why' if self.decided else 'undecided'}: {self.why}")
         return "\n".join(lines)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the claim was proved or refuted."""
+        return self.verdict in (Verdict.PROVED, Verdict.REFUTED)
 
     def to_json(self) -> dict[str, object]:
         """Formulas as texts."""
@@ -72,12 +87,17 @@ class Claim:
             "right": str(self.right),
             "witness": dict(self.witness),
             "why": self.why,
+            "covers": self.covers,
+            "smallest": self.smallest,
         }
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a claim: a number times a quantity of a subject ("" is the one asked about)."""
+    """One side of a claim: a number times a quantity of a subject ("" is the one asked about).
+
+    Without a quantity it is the number of bytes.
+    """
 
     factor: Fraction
     subject: str
@@ -110,11 +130,13 @@ def _side(text: str) -> Side:
     head, star, tail = rest.partition(" * ")
     factor = _factor(head) if star else _factor(rest.removesuffix("*").strip())
     subject = rest if factor is None else (tail if star else "")
+    if text.strip()[:1].isdigit() and quantity not in QUANTITIES:
+        return Side(Fraction(bytes_of(text, "--claim")), "", "")
     if quantity not in QUANTITIES:
         raise IllFormed(
             "--claim",
             repr(text[:80]),
-            f"a side ends with one of {', '.join(QUANTITIES)}",
+            f"a side ends with one of {', '.join(QUANTITIES)}, or is an amount such as 80GB",
             'write "3/2 * data(dp=N) traffic"',
         )
     return Side(Fraction(1) if factor is None else factor, subject.strip(), quantity)
@@ -129,6 +151,8 @@ def _factor(text: str) -> Fraction | None:
 
 def side_of(side: Side, forms: ClosedForms) -> Expr:
     """The formula of a side; ``K`` and the bytes ``P`` of parameters have their values."""
+    if not side.quantity:
+        return symbols.rational(side.factor)
     form = dict(forms.forms())[QUANTITIES[side.quantity]]
     width = forms.convention.parameter
     bytes_ = symbols.symbol(symbols.PARAMETERS) * width
@@ -137,48 +161,34 @@ def side_of(side: Side, forms: ClosedForms) -> Expr:
     return factor * symbols.replaced(form.exact, given)
 
 
-def claim(text: str, forms_of: Callable[[str], ClosedForms], subject: str = "") -> Claim:
-    """Read a claim and decide it; a side that names no subject is about ``subject``.
-
-    Raises:
-        IllFormed: the text is no claim, or ``forms_of`` knows no formulas of a side.
-    """
-    left, relation, right = read_claim(text)
-    forms = [forms_of(side.subject or subject) for side in (left, right)]
-    sides = [side_of(side, form) for side, form in zip((left, right), forms, strict=True)]
-    return decide(text, sides[0], relation, sides[1], forms[0].sizes_of_model)
-
-
-def decide(
-    text: str, left: Expr, relation: str, right: Expr, model: Mapping[str, int] | None = None
+def decide_by_coefficients(
+    text: str, left: Expr, relation: str, right: Expr, *, tried: int = MANY
 ) -> Claim:
-    """Decide a claim for all sizes from 1; ``model`` has the numbers of one model.
-
-    What holds for all models of the family is proved without these numbers.
-    """
-    first = _decide(text, left, relation, right, "for all models of these operations")
-    if first.verdict is Verdict.PROVED or not model:
-        return first
-    here = [symbols.replaced(side, model) for side in (left, right)]
-    second = _decide(text, here[0], relation, here[1], "for this model")
-    return Claim(text, second.verdict, left, right, second.witness, second.why)
-
-
-def _decide(text: str, left: Expr, relation: str, right: Expr, covers: str) -> Claim:
+    """Decide a claim for all whole sizes from 1 by signs of coefficients, or by sizes tried."""
     small, large = (right, left) if relation in (">=", ">") else (left, right)
     strict = relation in ("<", ">")
     if relation == "==":
         if symbols.equal(left, right):
-            return Claim(text, Verdict.PROVED, left, right, {}, f"{covers}: no difference")
+            return Claim(text, Verdict.PROVED, left, right, {}, "the two sides are one formula")
     elif _above(large, small, strict):
-        why = f"{covers}: no coefficient of the difference is negative, all sizes being at least 1"
+        why = "no coefficient of the difference is negative in sizes from 1"
         return Claim(text, Verdict.PROVED, left, right, {}, why)
-    for sizes in _sizes(large - small):
-        value = symbols.number(large - small, sizes)
-        if value < 0 or (relation == "==" and value != 0) or (strict and value == 0):
-            return Claim(text, Verdict.REFUTED, left, right, sizes, "by an example")
-    why = "neither a sign of all coefficients nor a counterexample was found"
-    return Claim(text, Verdict.UNKNOWN, left, right, {}, why)
+    kind = "==" if relation == "==" else "<" if strict else "<="
+    value = compiled(large - small)
+    for sizes in itertools.islice(_sizes(large - small), tried):
+        if failing(Fraction(value({n: Fraction(s) for n, s in sizes.items()})), kind):
+            return Claim(text, Verdict.REFUTED, left, right, sizes, "an example")
+    return Claim(text, Verdict.UNKNOWN, left, right, {}, "")
+
+
+def failing(difference: Fraction, relation: str) -> bool:
+    """Whether the larger side minus the smaller one breaks ``<=``, ``<`` or ``==``."""
+    match relation:
+        case "==":
+            return difference != 0
+        case "<":
+            return difference <= 0
+    return difference < 0
 
 
 def _above(large: Expr, small: Expr, strict: bool) -> bool:
@@ -221,7 +231,7 @@ def _signs(polynomial: Expr) -> tuple[Expr, Expr]:
 
 
 def _sizes(difference: Expr) -> Iterator[dict[str, int]]:
-    """All symbols alike, then each alone, then combinations."""
+    """All symbols alike, then each alone, then some combinations."""
     names = symbols.symbols_of(difference)
     alike = ((size,) * len(names) for size in TRIED)
     alone = (
@@ -229,6 +239,6 @@ def _sizes(difference: Expr) -> Iterator[dict[str, int]]:
         for k in range(len(names))
         for size in TRIED
     )
-    rest = itertools.islice(itertools.product(TRIED, repeat=len(names)), MANY)
+    rest = itertools.product(TRIED, repeat=len(names))
     for sizes in itertools.chain(alike, alone, rest):
         yield dict(zip(names, sizes, strict=True))

@@ -15,11 +15,12 @@ from typing import Any
 from placement_proofs.cost import symbols
 from placement_proofs.cost.communication import Communication, communication, ring
 from placement_proofs.cost.convention import DEFAULT, Convention
+from placement_proofs.cost.evaluation import evaluate
 from placement_proofs.cost.exports import javascript, mathml
-from placement_proofs.cost.memory import OFF, Memory, largest_position, memory
+from placement_proofs.cost.memory import Memory, largest_position, memory
 from placement_proofs.cost.sizes import sizes_of
 from placement_proofs.cost.symbols import Expr
-from placement_proofs.cost.terms import Term
+from placement_proofs.cost.terms import OFF, Term
 from placement_proofs.cost.units import Amount
 from placement_proofs.errors import IllFormed
 from placement_proofs.layout import Collective, shard_axes
@@ -29,7 +30,7 @@ from placement_proofs.plan import RING, Plan
 
 @dataclass(frozen=True)
 class Form:
-    """One formula (bytes), with the terms that it is the sum of.
+    """One formula, with the terms that it is the sum of.
 
     Attributes:
         name: what it is, such as ``optimizer`` or ``all-gather over dp``.
@@ -37,6 +38,7 @@ class Form:
         terms: where it comes from; a peak has none, as it is a maximum.
         axes: the data axes, which grow in the asymptotic form; those of the model stay.
         leading: the asymptotic form where it is known: of traffic, with ring factors 1.
+        unit: bytes, or seconds.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Form:
     terms: tuple[Term[Expr], ...]
     axes: tuple[Expr, ...]
     leading: Expr | None = None
+    unit: str = "bytes"
 
     @property
     def asymptotic(self) -> Expr:
@@ -57,6 +60,9 @@ class Form:
         """The exact form as LaTeX."""
         return symbols.latex(self.exact)
 
+    def __repr__(self) -> str:
+        return f"{self.name} = {self.exact}"
+
     def _repr_latex_(self) -> str:
         """What a notebook shows."""
         return f"$\\displaystyle {self.latex}$"
@@ -68,7 +74,7 @@ class Form:
 
     def to_python(self, name: str) -> str:
         """The source of a function of that name which computes the form; it needs no sympy."""
-        return symbols.python_source(name, self.exact, f"{self.name}, in bytes.")
+        return symbols.python_source(name, self.exact, f"{self.name}, in {self.unit}.")
 
     def to_javascript(self) -> str:
         """A JavaScript expression of the exact form, on fractions of BigInts."""
@@ -119,6 +125,12 @@ class ClosedForms:
     known: Mapping[str, int]
     sizes_of_model: Mapping[str, int]
 
+    @property
+    def axes_known(self) -> dict[str, int]:
+        """The sizes of axes and of the loop that are numbers, by their symbols."""
+        other = {*self.sizes_of_model, symbols.OPTIMIZER}
+        return {name: size for name, size in self.known.items() if name not in other}
+
     def forms(self) -> Iterator[tuple[str, Form]]:
         """Every formula, with a name that is also a Python name."""
         for group, forms in (("memory", self.memory), ("communication", self.communication)):
@@ -146,12 +158,13 @@ class ClosedForms:
         Raises:
             IllFormed: a symbol has no value.
         """
-        given: dict[str, Any] = {**self.known, **values}
+        # Products of sizes leave 64 bits; as floats they keep 15 digits instead of overflowing.
+        given: dict[str, Any] = {k: v * 1.0 for k, v in {**self.known, **values}.items()}
         if symbols.PARAMETERS in given:
             bytes_ = given[symbols.PARAMETERS] * self.convention.parameter
             given.setdefault(symbols.PARAMETER_BYTES, bytes_)
         try:
-            return {name: symbols.evaluate(f.exact, given) for name, f in self.forms()}
+            return {name: evaluate(f.exact, given) for name, f in self.forms()}
         except KeyError as error:
             raise IllFormed(
                 "arrays", f"no value for {error.args[0]}", "every symbol needs one", "give it"
@@ -307,12 +320,14 @@ class _Forms:
     def _traffic(
         self, name: str, kind: Collective, axes: tuple[str, ...], terms: Sequence[Term[Expr]]
     ) -> Form:
-        """All payloads times one ring factor; asymptotically the ring factor is a number."""
+        """All payloads times one ring factor, where rings count: asymptotically a number."""
         payload = symbols.total(t.payload * t.times for t in terms)
         if self.in_bytes:
             each = symbols.symbol(symbols.PARAMETER_BYTES) / self.convention.parameter
             payload = symbols.replaced(payload, {symbols.PARAMETERS: each})
         payload = symbols.neat(payload)
+        if self.convention.payload:
+            return Form(name, payload, tuple(terms), self.axes, payload)
         factor, _ = RING[kind]
         exact = ring(kind, axes, payload, self.sizes)
         return Form(name, exact, tuple(terms), self.axes, factor * payload)

@@ -150,7 +150,10 @@ def _term(visit: Visit[N], step: Transfer, measure: Measure[N], convention: Conv
     times = visit.times
     if step.repeats != 1:
         times = sizes.product([times, sizes.dim(step.repeats)])
-    sent = ring(step.kind, step.axes, sizes.product([payload, times]), sizes)
+    whole = sizes.product([payload, times])
+    sent: N | Fraction = whole
+    if not convention.payload:
+        sent = ring(step.kind, step.axes, whole, sizes)
     return Term(
         step.kind.value,
         step.axes,

@@ -9,11 +9,12 @@ from fractions import Fraction
 
 from placement_proofs.composition import Composition, Strategy, compose
 from placement_proofs.cost import symbols
-from placement_proofs.cost.closed_form import ClosedForms, closed_forms
+from placement_proofs.cost.closed_form import ClosedForms, Form, closed_forms
 from placement_proofs.cost.convention import DEFAULT, Convention
 from placement_proofs.cost.symbols import Expr
 from placement_proofs.derive import derive
 from placement_proofs.errors import IllFormed
+from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
 from placement_proofs.profile import PAPER, Profile
 
@@ -143,10 +144,15 @@ def compare(
         )
     compared = [compose(c) if isinstance(c, Strategy) else c for c in compositions]
     forms = [closed_forms(derive(c, model, profile), model, convention) for c in compared]
-    names = {symbols.axis_symbol(a.name, a.size) for c in compared for a in c.mesh.axes}
-    axis = names.pop() if len(names) == 1 else None
+    sizes: dict[str, set[Dim]] = {}
+    for a in (a for c in compared for a in c.mesh.axes):
+        sizes.setdefault(symbols.axis_symbol(a.name, a.size), set()).add(a.size)
+    alike = len(sizes) == 1 and len(next(iter(sizes.values()))) == 1
+    axis = next(iter(sizes)) if alike else None
+    bound = frozenset(name for name, given in sizes.items() if len(given) > 1)
     rows = (
-        _row(_short(c), f, forms[0], axis, wanted) for c, f in zip(compared, forms, strict=True)
+        _row(_short(c), f, forms[0], axis, wanted, bound)
+        for c, f in zip(compared, forms, strict=True)
     )
     return Comparison(convention, tuple(rows), axis, wanted)
 
@@ -161,12 +167,18 @@ def _short(composition: Composition) -> str:
 
 
 def _row(
-    name: str, forms: ClosedForms, base: ClosedForms, axis: str | None, wanted: Fraction
+    name: str,
+    forms: ClosedForms,
+    base: ClosedForms,
+    axis: str | None,
+    wanted: Fraction,
+    bound: frozenset[str],
 ) -> Row:
-    saving = _ratio(base.persistent.exact, forms.persistent.exact, base)
+    """``bound`` are symbols that stand for other numbers in other compositions."""
+    saving = _ratio(_at(base.persistent, base, bound), _at(forms.persistent, forms, bound), base)
     traffic = None
     if base.traffic.exact != 0:
-        traffic = _ratio(forms.traffic.exact, base.traffic.exact, base)
+        traffic = _ratio(_at(forms.traffic, forms, bound), _at(base.traffic, base, bound), base)
     if axis is None:
         return Row(name, forms, saving, None, traffic, None, ())
     size = symbols.symbol(axis)
@@ -180,6 +192,11 @@ def _row(
         None if traffic is None else symbols.limit(traffic, size),
         tuple(symbols.solutions(saving, wanted, size)) if alone else (),
     )
+
+
+def _at(form: Form, forms: ClosedForms, bound: frozenset[str]) -> Expr:
+    known = {name: size for name, size in forms.axes_known.items() if name in bound}
+    return symbols.replaced(form.exact, known)
 
 
 def _ratio(above: Expr, below: Expr, forms: ClosedForms) -> Expr:

@@ -107,7 +107,7 @@ def _factor_pieces(expression: Expr) -> list[str]:
     *ahead, last = expression.as_ordered_factors()
     if kind(last) != "Add" or any(factor.is_Rational and factor.q != 1 for factor in ahead):
         return [_shown(expression)]
-    head = [_times([_factor(f) for f in ahead]), '<mo form="prefix">(</mo>']
+    head = [_times([_factor(f) for f in ahead]), _TIMES, '<mo form="prefix">(</mo>']
     pieces = _pieces(last)
     pieces[0] = _row([*head, pieces[0]])
     pieces[-1] = _row([pieces[-1], '<mo form="postfix">)</mo>'])

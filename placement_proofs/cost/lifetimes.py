@@ -219,8 +219,7 @@ class Lifetimes(Generic[N]):
         if value.integer or (what is What.COTANGENT and not value.needs_gradient):
             return
         count = self.measure.elements(value.shape, value.layout)
-        c = self.convention
-        width = c.mask if value.mask else (c.logits if value.logits else 0) or c.activation
+        width = self.convention.width(value.mask, value.logits)
         self._put(_key(name, what), self._bytes(count, width))
 
     def _backward(self, step: Run) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from placement_proofs.cost.accounting import Accounts
 from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.lifetimes import KINDS, Kept, Lifetimes
 from placement_proofs.cost.measure import Measure, at, largest
-from placement_proofs.cost.terms import Term, plain
+from placement_proofs.cost.terms import OFF, Term, plain
 from placement_proofs.cost.walk import named_position, position_at, positions_of
 from placement_proofs.layout import Layout, positions, shard_axes
 from placement_proofs.mesh import Dim, IntSizes, Sizes
@@ -125,6 +126,15 @@ class _Walk(Generic[N]):
         self.stored: dict[int, list[Term[N]]] = {}
 
     def memory(self, position: Position) -> Memory[N]:
+        """The memory of a position as the convention counts it."""
+        accounts = Accounts(self.plan, self.measure, self.convention, self._on_device)
+        return accounts.counted(self.placed(position), position)
+
+    def _on_device(self, position: Position) -> list[Term[N]]:
+        return [t for t in self._stored(position) if t.why != OFF]
+
+    def placed(self, position: Position) -> Memory[N]:
+        """The memory of a position as the plan places it."""
         total = self.sizes.total
         stored = self._stored(position)
         device = [t for t in stored if t.why != OFF]
@@ -290,9 +300,6 @@ class _Walk(Generic[N]):
         waiting = sizes.product([others, sizes.total(each)])
         chunks = self.plan.chunks
         return waiting if chunks == 1 else sizes.cdiv(waiting, sizes.dim(chunks))
-
-
-OFF = "stored off the device"
 
 
 def _why(axes: tuple[str, ...]) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import sympy
@@ -31,6 +30,16 @@ RESERVED = (MICRO_BATCH, OPTIMIZER, PARAMETERS, PARAMETER_BYTES, "B")
 def symbol(name: str) -> Expr:
     """A positive whole number."""
     return sympy.Symbol(name, integer=True, positive=True)
+
+
+def quantity(name: str) -> Expr:
+    """A positive number that need not be whole, such as a latency."""
+    return sympy.Symbol(name, positive=True)
+
+
+def whole(name: str) -> Expr:
+    """A whole number, such as a quotient rounded up."""
+    return sympy.Symbol(name, integer=True)
 
 
 def axis_symbol(name: str, size: Dim) -> str:
@@ -283,7 +292,8 @@ def _leading(expression: Expr, size: Expr) -> Expr:
 
 def replaced(expression: Expr, values: Mapping[str, int | Fraction | Expr]) -> Expr:
     """``expression`` with symbols replaced by numbers or formulas."""
-    return expression.xreplace({symbol(k): sympy.sympify(v) for k, v in values.items()})
+    found = {s: values[s.name] for s in expression.free_symbols if s.name in values}
+    return expression.xreplace({s: sympy.sympify(v) for s, v in found.items()})
 
 
 def number(expression: Expr, values: Mapping[str, int | Fraction]) -> int | Fraction:
@@ -295,7 +305,10 @@ def number(expression: Expr, values: Mapping[str, int | Fraction]) -> int | Frac
     result = replaced(expression, values)
     if result.free_symbols:
         names = ", ".join(sorted(s.name for s in result.free_symbols))
-        raise IllFormed("numbers", f"no value for {names}", "every symbol needs one", "give it")
+        each = " ".join(f"--set {s.name}=8" for s in result.free_symbols)
+        raise IllFormed(
+            "numbers", f"no value for {names}", "every symbol needs one", f"give it, such as {each}"
+        )
     result = sympy.Rational(result)
     return int(result) if result.q == 1 else Fraction(int(result.p), int(result.q))
 
@@ -310,9 +323,17 @@ def latex(expression: Expr) -> str:
     return str(sympy.latex(expression))
 
 
-def limit(expression: Expr, size: Expr) -> Expr:
-    """The limit as ``size`` grows without bound."""
-    return sympy.limit(expression, size, sympy.oo)
+def is_stepped(expression: Expr) -> bool:
+    """Whether a formula has maxima, minima or quotients rounded up."""
+    return bool(expression.has(sympy.Max, sympy.Min, sympy.ceiling))
+
+
+def limit(expression: Expr, size: Expr) -> Expr | None:
+    """The limit as ``size`` grows without bound; ``None`` where sympy does not find it."""
+    try:
+        return sympy.limit(expression, size, sympy.oo)
+    except NotImplementedError:
+        return None
 
 
 def solutions(expression: Expr, value: Fraction, size: Expr) -> list[int]:
@@ -336,38 +357,6 @@ def roots(expression: Expr, size: Expr) -> tuple[Fraction | float, ...]:
     return tuple(dict.fromkeys(r for r in exact if r >= 1))
 
 
-def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
-    """The value of a formula by plain arithmetic, on numbers or, element by element, on arrays.
-
-    Quotients are true divisions; a maximum is taken without comparing.
-
-    Raises:
-        KeyError: a symbol has no value.
-    """
-    if expression.is_Symbol:
-        return values[expression.name]
-    if expression.is_Integer:
-        return int(expression)
-    above, below = expression.as_numer_denom()
-    if below != 1 and expression.func.__name__ not in ("Add", "Max", "Min"):
-        return evaluate(above, values) / evaluate(below, values)
-    parts = [evaluate(part, values) for part in expression.args]
-    return reduce(_COMBINE[expression.func.__name__], parts) if len(parts) > 1 else _up(parts[0])
-
-
-def _up(value: Any) -> Any:
-    return -(-value // 1)
-
-
-_COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add,
-    "Mul": operator.mul,
-    "Pow": operator.pow,
-    "Max": lambda a, b: (a + b + abs(a - b)) / 2,
-    "Min": lambda a, b: (a + b - abs(a - b)) / 2,
-}
-
-
 class _Printer(PythonCodePrinter):  # type: ignore[misc]
     """Python text that is exact on fractions and needs the standard library only."""
 
@@ -376,9 +365,10 @@ class _Printer(PythonCodePrinter):  # type: ignore[misc]
 
 
 def python_source(name: str, expression: Expr, note: str) -> str:
-    """The source of a function that computes an expression exactly (bytes)."""
+    """The source of a function that computes an expression exactly."""
     names = symbols_of(expression)
-    parameters = f"*, {', '.join(f'{n}: int' for n in names)}" if names else ""
+    kinds = {s.name: "int" if s.is_integer else "float" for s in expression.free_symbols}
+    parameters = f"*, {', '.join(f'{n}: {kinds[n]}' for n in names)}" if names else ""
     body = _Printer({"fully_qualified_modules": True}).doprint(expression)
     lines = [
         "import math  # noqa: F401",

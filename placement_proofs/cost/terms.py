@@ -9,6 +9,10 @@ from typing import Generic, TypeVar
 N = TypeVar("N")
 
 
+OFF = "stored off the device"
+"""Why a state is not on the device."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term(Generic[N]):
     """Bytes that a rank holds or sends, and why.

@@ -1,4 +1,4 @@
-"""Amounts of bytes as text: bytes, GB (1e9) and GiB (2**30)."""
+"""Amounts of bytes and of time: bytes, GB (1e9), GiB (2**30), seconds."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ class Amount:
         """Bytes, GB and GiB."""
         exact = self.bytes if isinstance(self.bytes, int) else float(self.bytes)
         return {"bytes": exact, "GB": self.gb, "GiB": self.gib}
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """A time in seconds."""
+
+    seconds: float
+
+    def to_json(self) -> dict[str, float]:
+        """Seconds."""
+        return {"seconds": self.seconds}
 
 
 def _whole(value: int | Fraction) -> str:

@@ -170,13 +170,14 @@ def _hidden_gradient(program: Program, found: Counterexample) -> str:
         also = "; clipping to a norm masks it too" if clipped else ""
         why = "Adam divides by the gradient's own size, and a constant factor cancels"
         return f"A loss curve may hide it: {why}{also}."
-    reason = next((text for mark, text in _REASONS if mark in factor), "")
+    looped = any(f"{loop} last" in factor for loop in program.loops)
+    reason = _LAST if looped else next((text for mark, text in _REASONS if mark in factor), "")
     return f"A loss curve may hide it: {reason}." if reason else ""
 
 
+_LAST = "every step still trains, on one turn of the loop"
 _REASONS = (
     ("clip", "where nothing is clipped, nothing differs"),
-    ("last", "every step still trains, on one turn of the loop"),
     ("#", "every step still trains, with another weight for each turn of the loop"),
     ("[other", "every rank still trains, on its own part, and its loss falls"),
     ("; 0 for", "the other terms are right, and a model trains without this one"),

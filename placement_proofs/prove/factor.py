@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from placement_proofs.prove.algebra import ONE, Opaque, Poly, mono_poly
 from placement_proofs.prove.compare import Blocks
@@ -10,6 +12,8 @@ from placement_proofs.prove.engine import Run, Runs
 from placement_proofs.prove.forms import Form
 from placement_proofs.prove.state import Obligation
 
+Entry: TypeAlias = tuple[str, str, str]
+"""The ratio of a coefficient, which contribution, and on which ranks."""
 SHOWN = ("contribution", "count", "square")
 
 
@@ -52,20 +56,50 @@ def find_factor(runs: Runs, condition: str) -> Factor | None:
 
 
 def _factor(run: Run, obligation: Obligation) -> Factor | None:
-    state = run.state
     ratios: dict[str, list[str]] = {}
-    pairs = state.compare.pairs(obligation.got, obligation.want, obligation.layout)
-    for symbol, got, want, where in pairs:
-        kind = state.symbols.symbols[symbol].kind
-        if kind in SHOWN and (got or want):
-            ratio = _ratio(run, got, want)
-            ratios.setdefault(ratio, []).append(_where(run, symbol, where))
+    for ratio, place in _placed(run, obligation):
+        ratios.setdefault(ratio, []).append(place)
     if not ratios:
         return None
     if len(ratios) == 1:
         return Factor(next(iter(ratios)), True)
     parts = [f"{ratio} for {_join(places)}" for ratio, places in ratios.items()]
     return Factor("; ".join(parts[:4]), False)
+
+
+def _placed(run: Run, obligation: Obligation) -> Iterator[tuple[str, str]]:
+    """The ratio of every entry, and where it is: as little of it as tells the ratios apart."""
+    state = run.state
+    families: dict[str, list[Entry]] = {}
+    for symbol, got, want, where in state.compare.pairs(
+        obligation.got, obligation.want, obligation.layout
+    ):
+        if state.symbols.symbols[symbol].kind in SHOWN and (got or want):
+            entry = (_ratio(run, got, want), _where(where), _on_rank(where))
+            families.setdefault(_name(run, symbol), []).append(entry)
+    for name, entries in families.items():
+        yield from ((ratio, f"{name}{place}") for ratio, place in _told_apart(entries))
+
+
+def _told_apart(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Ratios with a place: none, the contribution's, the rank's, or both."""
+    choices = (
+        [(ratio, "") for ratio, _, _ in entries],
+        [(ratio, where) for ratio, where, _ in entries],
+        [(ratio, rank) for ratio, _, rank in entries],
+    )
+    both = [(ratio, where + rank) for ratio, where, rank in entries]
+    return next((c for c in choices if len({p for _, p in c}) == len(set(c))), both)
+
+
+def _on_rank(where: Mapping[str, Blocks]) -> str:
+    """At which named positions the rank is that holds the value; empty without any."""
+    parts = []
+    for axis, blocks in where.items():
+        named = [n for n in blocks if n not in ("r", "c")]
+        at = [n for n in named if blocks[n] == blocks.get("r")]
+        parts += [f"{axis} {'='.join(at)}" if at else f"other {axis}"] if named else []
+    return f" on {', '.join(parts)}" if parts else ""
 
 
 def _join(places: list[str]) -> str:
@@ -81,8 +115,8 @@ def _ratio(run: Run, got: Poly, want: Poly) -> str:
     return atoms.text(quotient)
 
 
-def _where(run: Run, symbol: int, where: dict[str, Blocks]) -> str:
-    name = _name(run, symbol)
+def _where(where: Mapping[str, Blocks]) -> str:
+    """Which contributions, in brackets: own, of a named position, or other."""
     parts = []
     for axis, blocks in where.items():
         own = "r" in blocks and blocks["r"] == blocks["c"]
@@ -93,7 +127,7 @@ def _where(run: Run, symbol: int, where: dict[str, Blocks]) -> str:
             parts.append(f"{axis} {'='.join(here)}")
         else:
             parts.append(f"other {axis}")
-    return f"{name}[{', '.join(parts)}]" if parts else name
+    return f"[{', '.join(parts)}]" if parts else ""
 
 
 def _name(run: Run, symbol: int) -> str:

@@ -66,6 +66,28 @@ def decide(block: str, seed: int = 0) -> Answer:
     return Answer(found, int(statistics.get_key_value("rlimit count")) if counted else 0)
 
 
+def witness(
+    block: str, logic: str, names: Sequence[str], effort: int = EFFORT
+) -> tuple[str, dict[str, int]]:
+    """z3's answer to a block over numbers; where it is sat, whole values of ``names``.
+
+    Values that are not whole (over the reals) are left out. The limit counts z3's work, so that
+    the answer is the same on any machine.
+    """
+    import z3
+
+    context = z3.Context()
+    solver = z3.SolverFor(logic, ctx=context)
+    solver.set("rlimit", effort)
+    solver.from_string(block)
+    found = str(solver.check())
+    if found != "sat":
+        return found, {}
+    model = solver.model()
+    values = {d.name(): model[d] for d in model.decls() if d.name() in names}
+    return found, {k: v.as_long() for k, v in values.items() if z3.is_int_value(v)}
+
+
 def has_cvc5() -> bool:
     """Whether the second solver is installed (extra ``certify``)."""
     return find_spec("cvc5") is not None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import ndiff
 
-from placement_proofs.faults import Outcome, Rate
+from placement_proofs.faults import Fault, Outcome, Rate, find_fault, read_fault, run_fault
 from placement_proofs.program_print import format_program
 from placement_proofs.prove import explain
 from placement_proofs.render.paint import PLAIN, Paint
@@ -61,6 +62,34 @@ def _full(outcome: Outcome, fixes: Fixes, paint: Paint) -> str:
             section(paint.strong("repairs"), bullets(repairs)),
         ]
     )
+
+
+def fault_text(name: str, paint: Paint = PLAIN) -> str:
+    """One fault by name, short: what happened, both forms as a difference, why it is wrong.
+
+    Raises:
+        IllFormed: no fault has that name.
+    """
+    outcome = run_fault(read_fault(find_fault(name)))
+    fault = outcome.fault
+    rows = [
+        ("source", fault.url),
+        ("faulty", paint.verdict(outcome.faulty.verdict)),
+        ("fixed", paint.verdict(outcome.fixed.verdict)),
+    ]
+    return sections(
+        [
+            paragraph(f"{fault.name}: {fault.about}", indent=0),
+            columns(rows),
+            section(paint.strong("faulty (-) and fixed (+)"), _indented(_difference(fault))),
+            section(paint.strong("why"), bullets(explain(fault.faulty, outcome.faulty))),
+        ]
+    )
+
+
+def _difference(fault: Fault) -> str:
+    faulty, fixed = (format_program(f).splitlines() for f in (fault.faulty, fault.fixed))
+    return "\n".join(line.rstrip() for line in ndiff(faulty, fixed) if not line.startswith("?"))
 
 
 def _indented(text: str) -> str:

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.table import columns, paragraph, section, sections
-from placement_proofs.render.units import amount
+from placement_proofs.render.units import amount, seconds_text
 
 if TYPE_CHECKING:
     from placement_proofs.cost.closed_form import ClosedForms, Form
     from placement_proofs.cost.terms import Term
-    from placement_proofs.cost.units import Amount
+    from placement_proofs.cost.units import Amount, Seconds
 
 SCHEMA = "placement-proofs/formula/1"
 
 TITLES = {
     "memory": "memory of a rank, in bytes",
     "communication": "sent by a rank in a step, in bytes",
+    "time": "time of that traffic, in seconds: latency alpha of a step, bandwidth beta of a rank",
 }
 LONGEST = 240
 """Characters of a formula that the text shows whole."""
 
 Named = tuple[str, "Form"]
+Numbers = Mapping[str, "Amount | Seconds"]
 
 
 def chosen(forms: ClosedForms, kinds: Sequence[str]) -> list[Named]:
@@ -34,7 +36,7 @@ def chosen(forms: ClosedForms, kinds: Sequence[str]) -> list[Named]:
 
 
 def formula_json(
-    subject: str, forms: ClosedForms, named: Sequence[Named], numbers: Mapping[str, Amount]
+    subject: str, forms: ClosedForms, named: Sequence[Named], numbers: Numbers
 ) -> dict[str, Any]:
     """Forms as plain data; formulas are texts."""
     parts = {name: form.to_json() for name, form in named}
@@ -54,15 +56,20 @@ def _plain(text: str) -> str:
     return "".join(f"\\{c}" if c in "_#%&$" else c for c in text)
 
 
-def formula_csv(named: Sequence[Named], numbers: Mapping[str, Amount]) -> str:
-    """A table with a header: name, exact and asymptotic form, bytes where all sizes are known."""
+def formula_csv(named: Sequence[Named], numbers: Numbers) -> str:
+    """A table with a header: name, exact and asymptotic form, a number where sizes are known.
+
+    Without times, the number's column is ``bytes``; with them, ``unit`` says what it is.
+    """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(("name", "exact", "asymptotic", "bytes"))
+    timed = any(form.unit != "bytes" for _, form in named)
+    rows.writerow(("name", "exact", "asymptotic", *(("number", "unit") if timed else ("bytes",))))
     for name, form in named:
         found = numbers.get(name)
-        held = "" if found is None else found.to_json()["bytes"]
-        rows.writerow((name, str(form.exact), str(form.asymptotic), held))
+        held = "" if found is None else found.to_json()[form.unit]
+        last = (form.unit,) if timed else ()
+        rows.writerow((name, str(form.exact), str(form.asymptotic), held, *last))
     return out.getvalue().rstrip("\n")
 
 
@@ -77,7 +84,7 @@ def formula_text(
     title: str,
     forms: ClosedForms,
     named: Sequence[Named],
-    numbers: Mapping[str, Amount],
+    numbers: Numbers,
     *,
     terms: bool = False,
     paint: Paint = PLAIN,
@@ -91,15 +98,20 @@ def formula_text(
     return sections(parts)
 
 
-def _form(name: str, form: Form, numbers: Mapping[str, Amount], terms: bool) -> Iterator[str]:
+def _form(name: str, form: Form, numbers: Numbers, terms: bool) -> Iterator[str]:
     exact, leading = str(form.exact), str(form.asymptotic)
     yield f"  {form.name} = {_short(exact, name)}"
     if leading != exact:
         yield f"    ~ {_short(leading, name)}"
     if name in numbers:
-        yield f"    = {amount(numbers[name].bytes)}"
+        yield f"    = {_shown(numbers[name], form.unit)}"
     if terms:
         yield columns([_term(term) for term in form.terms], indent=6)
+
+
+def _shown(found: Amount | Seconds, unit: str) -> str:
+    value = found.to_json()[unit]
+    return amount(value) if unit == "bytes" else seconds_text(value)
 
 
 def _short(text: str, name: str) -> str:

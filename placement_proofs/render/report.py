@@ -11,6 +11,7 @@ from placement_proofs.render.findings import findings_text, other_warnings
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.source import source_text
 from placement_proofs.render.table import bullets, columns, paragraph, section, sections
+from placement_proofs.render.time import time_text
 from placement_proofs.render.units import plural
 from placement_proofs.report import Failure, Fix, Report
 from placement_proofs.verdict import ConditionResult, Verdict
@@ -25,6 +26,7 @@ def report_text(report: Report, paint: Paint = PLAIN) -> str:
         findings_text(report.source, paint),
         memory_text(report.memory, paint),
         communication_text(report.communication, paint),
+        time_text(report.time, paint),
         source_text(report.source, paint),
         section(paint.strong("warnings"), bullets(other_warnings(report.warnings, report.source))),
         section(paint.strong("assumptions"), bullets(report.assumptions)),

@@ -6,13 +6,12 @@ wherever it has colour. Lengths are in pixels of the view box.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from placement_proofs.render.hatch import HATCHES, pattern
+from placement_proofs.render.hatch import HATCHES, Hatch
 
 SIZE = 12.0
 """Height of the usual font."""
@@ -113,11 +112,6 @@ class Picture:
     @property
     def svg(self) -> str:
         """The whole SVG document; it stands alone or inside of a page."""
-        inside = "\n".join(self.body)
-        key = hashlib.sha256(inside.encode()).hexdigest()[:8]
-        used = [h for h in HATCHES if f"url(#{h})" in inside]
-        for hatch in used:
-            inside = inside.replace(f"url(#{hatch})", f"url(#{hatch}-{key})")
         attributes = {
             "xmlns": "http://www.w3.org/2000/svg",
             "role": "img",
@@ -132,11 +126,13 @@ class Picture:
         parts = [
             f"<title>{escape(printable(self.title))}</title>",
             f"<desc>{escape(printable(self.alternative))}</desc>",
-            f"<defs>{''.join(pattern(hatch, f'{hatch}-{key}') for hatch in used)}</defs>",
             element("rect", {"width": self.width, "height": self.height, "fill": PAPER}),
-            inside,
+            *self.body,
         ]
         return element("svg", attributes, "\n" + "\n".join(parts) + "\n") + "\n"
+
+    def __repr__(self) -> str:
+        return f"Picture({self.title!r})"
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
@@ -230,18 +226,31 @@ class Sheet:
     ) -> None:
         """A rectangle; ``fill`` is a colour or the name of a hatching."""
         self._reach(x + width, y + height)
+        hatch = HATCHES.get(fill)
         attributes = {
             "x": x,
             "y": y,
             "width": width,
             "height": height,
-            "fill": f"url(#{fill})" if fill in HATCHES else fill,
+            "fill": fill if hatch is None else hatch.ground,
             "stroke": stroke,
             "stroke_width": thick if stroke and thick != 1 else None,
             "stroke_dasharray": dash,
         }
         title = f"<title>{escape(printable(tip))}</title>" if tip else None
         self.body.append(element("rect", attributes, title))
+        if hatch is not None and min(width, height) > 2:
+            self._strokes(hatch, x + 1, y + 1, width - 2, height - 2)
+
+    def _strokes(self, hatch: Hatch, x: float, y: float, width: float, height: float) -> None:
+        attributes = {
+            "d": hatch.path(x, y, width, height),
+            "stroke": hatch.stroke,
+            "stroke_width": hatch.thick,
+            "stroke_linecap": "round",
+            "pointer_events": "none",
+        }
+        self.body.append(element("path", attributes))
 
     def line(
         self,

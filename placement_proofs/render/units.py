@@ -1,4 +1,4 @@
-"""Bytes and counts in units that people read."""
+"""Bytes, times and counts in units that people read."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ def bytes_text(count: int | float | Fraction) -> str:
 def amount(value: object) -> str:
     """A number of bytes in human units; the text of a formula stays as it is."""
     return bytes_text(value) if isinstance(value, int | float | Fraction) else str(value)
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with four digits.
+
+    >>> seconds_text(0.0677973)
+    '67.8 ms'
+    >>> seconds_text(3.4e-6), seconds_text(2000.0), seconds_text(0.0)
+    ('3.4 us', '2000 s', '0 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds / 1e-9:.4g} ns" if seconds else "0 s"
 
 
 def plural(count: int, noun: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from placement_proofs.checking import convention_of, plan_of
+from placement_proofs.checking import convention_of
 from placement_proofs.cost import bytes_of_steps
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
@@ -61,7 +61,7 @@ def document(subject: Subject, report: Report, convention: str | None = None) ->
         section("Findings in the file", _findings(report), "findings"),
         section("Memory and traffic", _play(subject, found, why, convention), "costs"),
         section("Pictures", _pictures(subject, convention), "pictures"),
-        section("Plan", _plan(subject, convention), "plan"),
+        section("Program" if subject.program else "Plan", _plan(subject, convention), "plan"),
         section("Understood from the file", _source(report), "source"),
         section("Assumptions and notes", _assumptions(report), "assumptions"),
     ]
@@ -159,18 +159,19 @@ def _play(subject: Subject, found: Sequence[Variant], why: str, convention: str 
 def _pictures(subject: Subject, convention: str | None) -> str:
     if subject.program is not None:
         return ""
-    kinds = [
+    kinds: list[tuple[str, Callable[[], Picture]]] = [
         ("Who holds what", lambda: pictures.picture_mesh(subject)),
         ("Memory", lambda: pictures.picture_memory(subject, convention=convention)),
         ("Traffic", lambda: pictures.picture_traffic(subject, convention=convention)),
     ]
-    schedule = subject.composed()[0].placement.schedule
-    if schedule is not None:
+    composition, _ = subject.composed()
+    schedule = composition.placement.schedule
+    if schedule is not None and composition.mesh.size(schedule.axis) != 1:
         kinds.append(("Schedule", lambda: pictures.picture_schedule(subject)))
     return "".join(tag("h3", text(title)) + _drawing(draw) for title, draw in kinds)
 
 
-def _drawing(draw: Any) -> str:
+def _drawing(draw: Callable[[], Picture]) -> str:
     try:
         return _figure(draw())
     except IllFormed as error:
@@ -190,26 +191,17 @@ def _plan(subject: Subject, convention: str | None) -> str:
     try:
         made = drawn(subject)
         stages = [stage.name for stage in made.plan.stages]
-        words_ = _plan_text(subject, convention)
+        known = bytes_of_steps(made.plan, made.sizes, convention_of(subject, convention))
     except IllFormed as error:
         return tag("p", text(f"Not drawn: {error}"))
     drawings = [_stage(subject, name, convention, alone=len(stages) == 1) for name in stages]
-    return "".join([*drawings, details("the plan as text", tag("pre", text(words_), tabindex=0))])
+    steps = plan_text(plan_json(made.plan, made.subject.text, known))
+    return "".join([*drawings, details("the plan as text", tag("pre", text(steps), tabindex=0))])
 
 
 def _stage(subject: Subject, name: str, convention: str | None, *, alone: bool) -> str:
     figure = _drawing(lambda: pictures.picture_plan(subject, stage=name, convention=convention))
     return figure if alone else details(f"stage {name}", figure)
-
-
-def _plan_text(subject: Subject, convention: str | None) -> str:
-    plan, _ = plan_of(subject)
-    made = drawn(subject)
-    known = {}
-    if made.subject is subject:
-        known = bytes_of_steps(made.plan, made.sizes, convention_of(subject, convention))
-        plan = made.plan
-    return plan_text(plan_json(plan, subject.text, known))
 
 
 # --- the whole -----------------------------------------------------------------------

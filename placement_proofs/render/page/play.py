@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
-from placement_proofs.checking import plan_of
+from placement_proofs.checking import plan_of, without_norm
+from placement_proofs.composition import Composition
 from placement_proofs.cost.closed_form import ClosedForms, Form, closed_forms
 from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.exports import alternatives, mathml
+from placement_proofs.cost.symbols import symbol
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
+from placement_proofs.layout import sharded
+from placement_proofs.model import Model
+from placement_proofs.placement import EVERY, State
 from placement_proofs.plan import Plan
 from placement_proofs.render.page.markup import bullets, details, scrolling, tag, text
 from placement_proofs.render.page.symbols import GROUPS, MOST, Knob, knobs
@@ -25,6 +31,10 @@ from placement_proofs.zoo import named
 PSI, BYTES = "Psi", "P"
 LONG = 400
 """Characters of a formula that stands in a row of its own, to be opened."""
+INSIDE = (
+    "One operation of Psi parameters stands for the whole network: what its layers exchange with "
+    "each other is not counted."
+)
 WORDS = {"memory": "Memory of a rank", "communication": "Sent by a rank in a step"}
 
 
@@ -34,6 +44,7 @@ class Variant:
 
     key: str
     title: str
+    note: str
     plan: Plan
     even: ClosedForms
     uneven: ClosedForms
@@ -65,22 +76,44 @@ def variants(subject: Subject, widths: Convention) -> list[Variant]:
     Raises:
         IllFormed: the subject is an element program, or a symbol of it names a size of the model.
     """
-    model = subject.composed()[1]
-    found = [_variant("own", f"model {model.name}", subject, widths)]
-    abstract = named("abstract")
+    composition, model = subject.composed()
+    found = [_variant("own", f"model {model.name}", "", subject, widths)]
+    abstract = _abstract(composition, model.micro_batch)
     if model.name != "abstract" and abstract is not None:
+        inside = any(flow.input != sharded(0) for flow in composition.placement.flows)
+        other = replace(subject, model=abstract)
         try:
-            other = replace(subject, model=abstract)
-            found.append(_variant("psi", "any model of Psi parameters", other, widths))
+            title = "any model of Psi parameters"
+            found.append(_variant("psi", title, INSIDE if inside else "", other, widths))
         except IllFormed:
             pass
     return found
 
 
-def _variant(key: str, title: str, subject: Subject, widths: Convention) -> Variant:
-    plan, model = plan_of(subject)
+def _abstract(composition: Composition, micro_batch: int) -> Model | None:
+    """The model of Psi parameters, if every strategy that places parameters places those.
+
+    Its activations divide over the axes that cut something else than the batch.
+    """
+    model = named("abstract")
+    assert model is not None
+    groups = {EVERY, *(t.group for t in model.tensors)}
+    for strategy in composition.strategies:
+        own = {p.group for p in strategy.placement.places if p.state is State.PARAMETERS}
+        if own and not own & groups:
+            return None
+    sizes = composition.mesh.sizes()
+    cuts = [sizes[f.axis] for f in composition.placement.flows if f.input != sharded(0)]
+    parts = math.prod(size for size in cuts if isinstance(size, int))
+    dims = {**model.dims, "A": model.dims["A"] * parts}
+    return replace(model, dims=dims, micro_batch=micro_batch)
+
+
+def _variant(key: str, title: str, note: str, subject: Subject, widths: Convention) -> Variant:
+    plan, model = plan_of(subject, clipping=bool(subject.deviations))
+    plan = without_norm(plan)
     even, uneven = (closed_forms(plan, model, widths, divides=d) for d in (True, False))
-    return Variant(key, title, plan, even, uneven)
+    return Variant(key, title, note, plan, even, uneven)
 
 
 # --- markup --------------------------------------------------------------------------
@@ -95,17 +128,11 @@ def play(found: Sequence[Variant], convention: Convention) -> str:
 
 
 def _controls(found: Sequence[Variant]) -> str:
-    known: dict[str, list[Variant]] = {}
-    all_knobs: dict[str, Knob] = {}
-    for variant in found:
-        for knob in variant.knobs:
-            known.setdefault(knob.name, []).append(variant)
-            all_knobs.setdefault(knob.name, knob)
     groups = []
     for group, legend in GROUPS.items():
         rows = [
-            _knob(knob, [v.key for v in known[name]], found[0].key)
-            for name, knob in all_knobs.items()
+            _knob(knob, [v.key for v in found if name in v.used], found[0].key)
+            for name, knob in _knobs(found).items()
             if knob.group == group
         ]
         if rows:
@@ -119,6 +146,14 @@ def _controls(found: Sequence[Variant]) -> str:
     )
     reset = tag("button", "Reset", type="reset")
     return tag("form", [choice, *groups, tag("p", rounding + reset)], id="controls")
+
+
+def _knobs(found: Sequence[Variant]) -> dict[str, Knob]:
+    """The knobs by name; of those that several variants have, the first one's."""
+    known: dict[str, Knob] = {}
+    for knob in (knob for variant in found for knob in variant.knobs):
+        known.setdefault(knob.name, knob)
+    return known
 
 
 def _choice(found: Sequence[Variant]) -> str:
@@ -135,7 +170,6 @@ def _choice(found: Sequence[Variant]) -> str:
 
 
 def _knob(knob: Knob, keys: Sequence[str], first: str) -> str:
-    name = text(knob.name)
     index = knob.stops.index(knob.value)
     label = tag("label", f"{_math_name(knob.name)} {text(knob.meaning)}", for_=f"n-{knob.name}")
     slider = tag(
@@ -168,14 +202,11 @@ def _knob(knob: Knob, keys: Sequence[str], first: str) -> str:
         label + slider + number + error,
         class_="knob",
         data_of=" ".join(keys),
-        data_name=name,
         hidden=first not in keys,
     )
 
 
 def _math_name(name: str) -> str:
-    from placement_proofs.cost.symbols import symbol
-
     return mathml(symbol(name))
 
 
@@ -198,7 +229,7 @@ def _tables(variant: Variant, *, first: bool) -> str:
     said += "." if where == "only" else f", pipeline position {where}."
     return tag(
         "div",
-        [tag("p", text(said)), *parts],
+        [tag("p", text(f"{said} {variant.note}".strip())), *parts],
         class_="variant",
         data_variant=variant.key,
         hidden=not first,
@@ -248,10 +279,10 @@ def _label(name: str) -> str:
 
 def data(found: Sequence[Variant]) -> dict[str, Any]:
     """What the script needs beside the formulas: stops, first values, derived symbols."""
-    stops = {k.name: [str(n) for n in k.stops] for v in found for k in v.knobs}
+    known = _knobs(found)
     return {
-        "stops": stops,
-        "values": {k.name: str(k.value) for v in found for k in v.knobs},
+        "stops": {name: [str(n) for n in knob.stops] for name, knob in known.items()},
+        "values": {name: str(knob.value) for name, knob in known.items()},
         "derived": {v.key: _derived(v) for v in found},
         "most": str(MOST),
     }

@@ -25,8 +25,8 @@ def memory_data(drawn: Drawn, widths: Convention, position: str | None = None) -
     Raises:
         IllFormed: no pipeline position has that name.
     """
-    held = memory(drawn.plan, drawn.sizes, widths, position)
-    at_peak = live_at_peak(drawn.plan, drawn.sizes, widths, held.position)
+    held = memory(drawn.bare, drawn.sizes, widths, position)
+    at_peak = live_at_peak(drawn.bare, drawn.sizes, widths, held.position)
     data = {k: v for k, v in held.to_json().items() if k != "terms"} | {"at_peak": at_peak}
     return drawn.header("memory") | {"axes": _axes(drawn), "memory": data}
 
@@ -37,7 +37,7 @@ def traffic_data(drawn: Drawn, widths: Convention, position: str | None = None) 
     Raises:
         IllFormed: no pipeline position has that name.
     """
-    sent = communication(drawn.plan, drawn.sizes, widths, position)
+    sent = communication(drawn.bare, drawn.sizes, widths, position)
     bars = [_bar(kind, axes, total, sent.by_phase) for (kind, axes), total in sent.by.items()]
     return drawn.header("traffic") | {
         "axes": _axes(drawn),
@@ -118,7 +118,7 @@ def _memory_alternative(held: Row) -> str:
     within = ", ".join(f"{kind} {bytes_text(n)}" for kind, n in held["at_peak"].items() if n)
     return (
         f"Between steps {bytes_text(held['persistent'])}: {device}. At the peak also: "
-        f"{within}. Peak {bytes_text(held['peak'])}."
+        f"{within or 'nothing'}. Peak {bytes_text(held['peak'])}."
     )
 
 

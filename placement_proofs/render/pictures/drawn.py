@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from placement_proofs.checking import known_sizes, plan_of
+from placement_proofs.checking import known_sizes, plan_of, without_norm
 from placement_proofs.composition import Composition, Strategy
 from placement_proofs.cost import sizes_of
 from placement_proofs.inputs import Subject, read_subject
@@ -40,12 +40,17 @@ class Drawn:
 
     @cached_property
     def made(self) -> tuple[Plan, Model]:
-        """The plan with its deviations, and the model."""
-        return plan_of(self.subject)
+        """The plan, with the gradient's norm where the loop deviates; and the model."""
+        return plan_of(self.subject, clipping=bool(self.subject.deviations))
 
     @property
     def plan(self) -> Plan:
         return self.made[0]
+
+    @property
+    def bare(self) -> Plan:
+        """The plan that is costed: of a loop that does not clip."""
+        return without_norm(self.plan)
 
     @cached_property
     def sizes(self) -> IntSizes:

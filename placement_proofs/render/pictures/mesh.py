@@ -38,7 +38,7 @@ MODES = {
     "R": "replicated",
     "S": "sharded",
     "S*": "sharded, gathered for use",
-    "stages": "each position has layers of its own",
+    "stage": "each position has layers of its own",
 }
 CELL, BAR, LINE, GAP = 224.0, 56.0, 32.0, 6.0
 COLUMNS = 4
@@ -63,8 +63,10 @@ def draw_mesh(data: Row) -> Picture:
 
 
 def _columns(data: Row) -> int:
-    """Whole turns of the innermost axis, where it is short."""
+    """A mesh of two axes as it is; else whole turns of the innermost axis, where it is short."""
     lengths = [len(at) for at in data["shown"].values() if len(at) > 1]
+    if len(lengths) == 2 and lengths[1] <= COLUMNS:
+        return lengths[1]
     last = lengths[-1] if lengths and lengths[-1] <= COLUMNS else COLUMNS
     return min(len(data["ranks"]), COLUMNS // last * last)
 
@@ -273,8 +275,17 @@ def _alternative(data: Row, hidden: int) -> str:
     first, last = data["ranks"][0], data["ranks"][-1]
     more = f", {hidden} of them not drawn" if hidden else ""
     ranks = [first] if first is last else [first, last]
-    texts = [_told(rank) for rank in ranks]
+    texts = [*map(_modes_told, data["table"]), *map(_told, ranks)]
     return f"{data['world']} ranks on the mesh {mesh}{more}. {' '.join(texts)}"
+
+
+def _modes_told(row: Row) -> str:
+    parts = []
+    for state, modes in row["states"].items():
+        said = [f"{mode} on {axis}" for axis, mode in modes.items()]
+        said += [row["elsewhere"][state]] if state in row["elsewhere"] else []
+        parts.append(f"{state} {', '.join(said) or 'whole'}")
+    return f"Modes of {', '.join(row['groups'])}: {'; '.join(parts)}."
 
 
 def _told(rank: Row) -> str:

@@ -20,7 +20,7 @@ STORED = (State.PARAMETERS, State.GRADIENTS, State.OPTIMIZER)
 MOST_RANKS = 16
 """Ranks that are drawn; of more, some stand for the others."""
 MOST_TENSORS = 2
-STAGES = "stages"
+STAGES = "stage"
 """What stands in the table for the pipeline's axis: each rank has layers of its own."""
 
 
@@ -39,7 +39,9 @@ def mesh_data(drawn: Drawn, tensors: Sequence[str] = ()) -> Row:
     shown = _shown(plan, sizes)
     ranks = list(itertools.product(*shown.values()))
     value = _residual(drawn)
-    return drawn.header("mesh") | {
+    header = drawn.header("mesh")
+    return header | {
+        "notes": [*header["notes"], *_flat(named)],
         "axes": {name: sizes.axis(name) for name in plan.mesh.names},
         "table": [*classes, _activation_row(drawn, value)],
         "tensors": [{"name": t.name, "shape": [sizes.dim(d) for d in t.shape]} for t in named],
@@ -48,6 +50,12 @@ def mesh_data(drawn: Drawn, tensors: Sequence[str] = ()) -> Row:
         "world": math.prod(sizes.axis(name) for name in plan.mesh.names),
         "ranks": [_rank(drawn, named, value, dict(zip(shown, at, strict=True))) for at in ranks],
     }
+
+
+def _flat(tensors: Sequence[PlanTensor]) -> list[str]:
+    names = [t.name for t in tensors if t.flat]
+    said = "is stored inside of one flat tensor of its unit: the borders of its parts lie elsewhere"
+    return [f"{', '.join(names)} {said}"] if names else []
 
 
 # --- the placement table -------------------------------------------------------------

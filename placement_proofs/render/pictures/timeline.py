@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from placement_proofs.cost import bytes_of_steps
@@ -50,7 +52,11 @@ def plan_data(drawn: Drawn, widths: Convention, stage: str | None = None) -> dic
     if stage is not None and stage not in names:
         raise IllFormed("stage", repr(stage), f"the stages are {', '.join(names)}", "name one")
     chosen = whole["stages"][names.index(stage) if stage else 0]
-    steps = [_step(group, drawn) for group in grouped(chosen["steps"], every=False)]
+    steps = [
+        _step(group, drawn)
+        for _, rows in groupby(chosen["steps"], key=itemgetter("section"))
+        for group in grouped(list(rows), every=False)
+    ]
     return drawn.header("plan") | {
         "axes": {name: sizes.axis(name) for name in plan.mesh.names},
         "stages": names,
@@ -202,7 +208,7 @@ def _transfer(sheet: Sheet, step: Row, y: float, lanes: Sequence[tuple[float, fl
         sheet.line([(min(xs), y + ROW / 2 - 1), (max(xs), y + ROW / 2 - 1)], thick=3)
     for x, wide in lanes:
         tip = f"{step['step']}: {step['what']}"
-        fill = COLLECTIVES.get(step["step"], "blank")
+        fill = COLLECTIVES[step["step"]]
         sheet.rect(x - wide / 2, y + 3, wide, ROW - 8, fill=fill, tip=tip)
 
 
