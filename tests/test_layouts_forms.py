@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_proofs.cost import CONVENTIONS, communication, memory, sizes_of, symbols
+from placement_proofs.cost.evaluation import evaluate
 from placement_proofs.derive import derive
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.devices import load_machine
@@ -221,7 +222,7 @@ def test_the_last_stage_has_fewer_layers_where_they_do_not_divide():
         made = forms(layout.kind, small)
         values = {k: float(v) for k, v in numbers(layout, small).items()}
         parts = {
-            p: symbols.evaluate(made.memory[f"{p} parameters"], values) for p in ("first", "last")
+            p: evaluate(made.memory[f"{p} parameters"], values) for p in ("first", "last")
         }
         found[name] = parts
     assert found["ten"]["first"] == found["twelve"]["first"]
@@ -240,11 +241,11 @@ def test_allocator_and_reserve_come_on_top():
 
 
 def step(layout, constants=None, given=None):
-    return float(predictor([(given or job(), layout)]).step(constants or Constants(layer=0.0))[0])
+    return float(predictor([(given or job(), layout)]).step(constants or Constants(launch=0.0))[0])
 
 
 def test_time_of_the_matrix_products_is_six_flops_a_parameter_and_token():
-    slow = Constants(matrix=1e-6, layer=0.0)
+    slow = Constants(matrix=1e-6, launch=0.0)
     wide = replace(SHAPE, kv_heads=8)
     given = job(shape=wide)
     embedding = wide.vocabulary * wide.hidden
@@ -256,7 +257,7 @@ def test_time_of_the_matrix_products_is_six_flops_a_parameter_and_token():
 
 
 def test_recomputation_repeats_the_forward_pass_of_layers():
-    slow = Constants(matrix=1e-6, layer=0.0)
+    slow = Constants(matrix=1e-6, launch=0.0)
     facts = job(repeats=True)
     times = [step(Layout(1, data=16, recompute=r), slow, facts) for r in ("full", "none")]
     head = 6 * SHAPE.vocabulary * SHAPE.hidden
@@ -265,7 +266,7 @@ def test_recomputation_repeats_the_forward_pass_of_layers():
 
 
 def test_the_bubble_grows_with_stages_and_shrinks_with_chunks():
-    slow = Constants(matrix=1e-6, layer=0.0)
+    slow = Constants(matrix=1e-6, launch=0.0)
     even = replace(SHAPE, vocabulary=1, layers=32)
     given = job(16, 64, even)
     plain = step(Layout(1, pipeline=8, data=2), slow, given)
@@ -276,7 +277,7 @@ def test_the_bubble_grows_with_stages_and_shrinks_with_chunks():
 
 def test_links_inside_a_node_are_faster_than_between():
     """The same tensor traffic with 8 ranks on one node, and on two nodes of four."""
-    slow = Constants(link=1e-5, layer=0.0)
+    slow = Constants(link=1e-5, launch=0.0)
     layout = Layout(1, tensor=8, data=2)
     small = replace(MACHINE, cluster=replace(MACHINE.cluster, node=4))
     inside, between = (step(layout, slow, replace(job(), machine=m)) for m in (MACHINE, small))

@@ -29,7 +29,7 @@ from placement_proofs.zoo import PRESETS
 
 JOB = Job("llama-13b", PRESETS["llama-13b"], 512, 32, load_machine("a100-80gb"))
 FEW = Choices(chunks=(1, 2), zero=(1,), recompute=("none", "full"), context=(1,))
-CONSTANTS = replace(Constants(), layer=1e-4)
+CONSTANTS = replace(Constants(), launch=3e-6)
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,8 @@ def moved(symbol, value):
         device = replace(device, **{symbol: value})
     elif symbol == "m":
         return replace(JOB, global_batch=round(value)), CONSTANTS
-    elif symbol == "layer":
-        return JOB, replace(CONSTANTS, layer=value)
+    elif symbol == "launch":
+        return JOB, replace(CONSTANTS, launch=value)
     else:
         side, _, latency = symbol.partition("_")
         change = {"latency" if latency else "bandwidth": value}

@@ -94,7 +94,7 @@ def test_a_rule_compares_a_layout_with_its_neighbours(name):
 def test_the_inequality_has_the_sign_of_the_whole_forms(name):
     """Stages are alike here: no head to speak of, so that the slowest stage stands for all."""
     even = replace(JOB, shape=replace(SHAPE, vocabulary=1))
-    constants = Constants(matrix=1e-3, layer=1e-3)
+    constants = Constants(matrix=1e-3, launch=3e-5)
     (pair,) = compared(BY_NAME[name], [(even, PAIRS[name])], constants)
     one, two = pair.sides
     assert pair.gain == pytest.approx(two.step - one.step, rel=0.2)

@@ -162,7 +162,7 @@ def test_wrong_constants_are_refused(tmp_path, text):
 # calibration on runs that follow from known constants
 
 TRUE = Constants(
-    logit=22.0, allocator=1.3, reserve=2.0**30, matrix=0.6, link=0.4, contention=0.2, layer=8e-4
+    logit=22.0, allocator=1.3, reserve=2.0**30, matrix=0.6, link=0.4, contention=0.2, launch=2.5e-5
 )
 SPACE = [
     Layout(b, t, p, data=64 // (t * p), recompute=r, norm="eager")
@@ -195,7 +195,7 @@ def known() -> Table:
 
 def test_a_fit_finds_the_constants_behind_the_runs(known):
     found = fit(known, np.ones(len(known.runs), bool), Constants())
-    for name in ("matrix", "link", "contention", "layer"):
+    for name in ("matrix", "link", "contention", "launch"):
         assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=0.01)
     assert found.logit == pytest.approx(TRUE.logit, rel=0.15)
     assert score(known, found, known.decided).accuracy > 0.98
@@ -345,7 +345,7 @@ def test_the_shipped_constants_are_those_of_the_sweeps(measured):
 MUTANTS = {
     "logits": replace(load_constants(), logit=0.0),
     "allocator": replace(load_constants(), allocator=1.0),
-    "launches": replace(load_constants(), layer=1e-9),
+    "launches": replace(load_constants(), launch=1e-9),
     "contention": replace(load_constants(), contention=0.0),
     "links": replace(load_constants(), link=1.0),
     "matrix products": replace(load_constants(), matrix=1.0),

@@ -37,7 +37,7 @@ TIME: dict[str, tuple[float, float, float]] = {
     "matrix": (0.05, 1.0, 0.7),
     "link": (0.01, 1.0, 0.5),
     "contention": (1e-4, 10.0, 0.1),
-    "layer": (1e-6, 0.1, 5e-4),
+    "launch": (1e-7, 1e-2, 2e-5),
 }
 """Fitted constants of time: lowest, highest, where the search begins."""
 

@@ -29,8 +29,7 @@ class Constants:
         link: share of the bandwidth of links that collectives reach.
         contention: share of its time by which a reduction between nodes slows with each further
             node of the job; 0 is a network without bottleneck.
-        layer: seconds that a pass through a layer takes beside its work; unfitted: twenty launches
-            of kernels.
+        launch: seconds that a kernel takes beside its work.
         fitted: on what they were fitted; empty where they were not.
     """
 
@@ -41,7 +40,7 @@ class Constants:
     memory: float = 0.8
     link: float = 0.7
     contention: float = 0.0
-    layer: float = 2e-4
+    launch: float = 1e-5
     fitted: str = ""
 
     @property

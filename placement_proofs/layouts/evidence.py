@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from placement_proofs.cost import symbols
+from placement_proofs.cost.evaluation import evaluate
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.predict import predictor
 from placement_proofs.layouts.rules import RULES, Pair, Rule, Side
@@ -72,7 +72,7 @@ def compared(
     for i, (job, pair) in enumerate(pairs):
         one, two = sides[2 * i], sides[2 * i + 1]
         values = rule.values(one, two)
-        gain = float(symbols.evaluate(rule.gain, values))
+        gain = float(evaluate(rule.gain, values))
         found.append(Compared(job, pair, (one, two), values, gain))
     return tuple(found)
 

@@ -207,7 +207,7 @@ def _slot(work: Work, kind: Kind, sizes: SymSizes) -> dict[str, Expr]:
         "matrix products": work.matrix / (speed * symbol("matrix")),
         "attention": work.attention / (speed * efficiency),
         "element-wise": work.elements / _reading(),
-        "launches": work.passes * symbol("layer"),
+        "launches": work.launches * symbol("launch"),
     }
     computing = symbols.total(found.values())
     for message in (m for m in work.messages if m.looped and m.waits):

@@ -24,6 +24,7 @@ class Attention:
         masks: masks of one byte a score kept for the backward pass.
         scratch: copies of the scores and their gradients that the backward pass holds beside.
         traffic: bytes read and written for each score, in the forward and in the backward pass.
+        launches: kernels launched in the forward and in the backward pass.
         efficiency: the fraction of peak FLOP/s that it reaches on the work that it does.
         skips: whether it leaves out the half of the scores above the diagonal.
         again: forward work that its backward pass repeats (the product of queries and keys).
@@ -36,6 +37,7 @@ class Attention:
     masks: int
     scratch: int
     traffic: tuple[int, int]
+    launches: tuple[int, int]
     efficiency: float
     skips: bool
     again: float
@@ -50,11 +52,13 @@ class Norm:
     Attributes:
         copies: values of the activation width kept beside the input, for each norm.
         traffic: bytes read and written for each element, in the forward and the backward pass.
+        launches: kernels launched in the forward and the backward pass.
         source: where the figures come from.
     """
 
     copies: int
     traffic: tuple[int, int]
+    launches: tuple[int, int]
     source: str
 
 
@@ -64,6 +68,7 @@ ATTENTION: Mapping[str, Attention] = {
         0,
         0,
         (0, 0),
+        (3, 6),
         0.58,
         True,
         0.5,
@@ -75,6 +80,7 @@ ATTENTION: Mapping[str, Attention] = {
         0,
         0,
         (0, 0),
+        (3, 6),
         0.33,
         True,
         0.5,
@@ -86,6 +92,7 @@ ATTENTION: Mapping[str, Attention] = {
         1,
         2,
         (8, 12),
+        (6, 8),
         0.45,
         False,
         0.0,
@@ -97,6 +104,7 @@ ATTENTION: Mapping[str, Attention] = {
         1,
         2,
         (26, 34),
+        (9, 12),
         0.45,
         False,
         0.0,
@@ -107,10 +115,11 @@ ATTENTION: Mapping[str, Attention] = {
 """Kernels of attention by name."""
 
 NORM: Mapping[str, Norm] = {
-    "fused": Norm(0, (4, 8), "one kernel that reads its input once"),
+    "fused": Norm(0, (4, 8), (1, 2), "one kernel that reads its input once"),
     "eager": Norm(
         3,
         (36, 86),
+        (8, 14),
         "x.float(), its square, mean, product, cast and scale: float32 and normalised copies kept; "
         "each operand of each operation and of its gradient once",
     ),
@@ -122,6 +131,9 @@ ROTATED = 2
 
 POSITIONS = "positions"
 """The group of a learned table of positions: models that have one rotate nothing."""
+
+ROTARY_LAUNCHES = (5, 6)
+"""Kernels that a rotation launches, forward and backward."""
 
 ROTARY_TRAFFIC = (20, 20)
 """Bytes that a rotation reads and writes for each element, forward and backward: halves, products

@@ -112,7 +112,7 @@ FIGURES = {
     "inside_latency": ("latency inside a node", "s"),
     "flops": ("arithmetic of the device", "FLOP/s"),
     "bandwidth": ("bandwidth of the device's memory", "bytes/s"),
-    "layer": ("fixed time of a pass through a layer", "s"),
+    "launch": ("time of a kernel launch", "s"),
     "m": ("global batch", "sequences"),
 }
 """What is tried, by symbol; ``m`` is the number of micro-batches of both layouts."""
