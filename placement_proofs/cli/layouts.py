@@ -74,7 +74,9 @@ def job_options(function: F) -> F:
         click.option(
             "--device", metavar="D", help="a100-80gb (default), h100, ..., or a TOML file."
         ),
-        click.option("--cluster", metavar="C", help="Nodes and links; default: the device's own."),
+        click.option(
+            "--cluster", metavar="T", help="Another topology than the device's usual one."
+        ),
         click.option("--setup", metavar="S", help="Facts of a training stack, such as paper."),
         click.option("--convention", metavar="C", help="Bytes per parameter, such as megatron."),
         click.option(

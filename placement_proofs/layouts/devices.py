@@ -1,4 +1,7 @@
-"""Devices and clusters as data: by name from ``devices.toml``, or from a file of that form."""
+"""Devices as data: by name from ``devices.toml``, or from a file of that form.
+
+A cluster is a topology (:mod:`placement_proofs.topologies`): named, or a table of such a file.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from placement_proofs.cost.time import Link
+from placement_proofs.cost.topology import Link
 from placement_proofs.errors import IllFormed
+from placement_proofs.topologies import TOPOLOGIES, Described, from_table, topology
 
 SCHEMA = "see devices.toml of placement_proofs.layouts: [device.NAME] and [cluster.NAME]"
 
@@ -41,11 +45,10 @@ class Cluster:
     """Nodes of ``node`` devices: a link inside a node and one between nodes, of each device."""
 
     name: str
-    title: str
     node: int
     inside: Link
     between: Link
-    sources: tuple[tuple[str, str], ...] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,10 @@ class Machine:
             "bandwidth": device.bandwidth,
             "cluster": cluster.name,
             "node": cluster.node,
-            "inside": _link_json(cluster.inside),
-            "between": _link_json(cluster.between),
-            "sources": dict(device.sources) | dict(cluster.sources),
+            "inside": cluster.inside.to_json(),
+            "between": cluster.between.to_json(),
+            "sources": {**dict(device.sources), "links": cluster.source},
         }
-
-
-def _link_json(link: Link) -> dict[str, float]:
-    return {"latency": link.latency, "bandwidth": link.bandwidth}
 
 
 def machines() -> tuple[Machine, ...]:
@@ -86,7 +85,8 @@ def load_machine(device: str, cluster: str | None = None) -> Machine:
     """A device by name, or the one of a TOML file, in its usual cluster or in another one.
 
     A file has the tables of ``devices.toml``: one ``[device.NAME]`` and, unless the device names a
-    built-in cluster, one ``[cluster.NAME]``.
+    topology as its ``cluster``, one ``[cluster.NAME]``. ``cluster`` is what ``--topology`` takes,
+    or a cluster of ``devices.toml``.
 
     Raises:
         IllFormed: no such device or cluster, or a file with a missing, unknown or wrong figure.
@@ -95,10 +95,6 @@ def load_machine(device: str, cluster: str | None = None) -> Machine:
     if device.endswith(".toml"):
         table, name = _with_file(table, Path(device))
         place = device
-    if cluster is not None and cluster.endswith(".toml"):
-        own = _read(Path(cluster))
-        table = {**table, "cluster": table["cluster"] | own.get("cluster", {})}
-        cluster = _only(own.get("cluster", {}), "cluster", cluster)
     return _machine(table, name, cluster, place)
 
 
@@ -151,29 +147,50 @@ def _only(tables: Mapping[str, Any], what: str, place: str) -> str:
 
 
 def _machine(table: Mapping[str, Any], name: str, cluster: str | None, place: str) -> Machine:
-    figures = _named(table["device"], name, "--device" if place == "--device" else place, "device")
+    figures = _named(table["device"], name, place)
     chosen = cluster or figures.get("cluster")
     if chosen is None:
+        known = ", ".join((*TOPOLOGIES, *table["cluster"]))
         raise IllFormed(
             f"{place}: device.{name}",
             "no cluster",
             "a device stands in a cluster of nodes and links",
-            f'write cluster = "dgx-h100" (known: {", ".join(table["cluster"])}) or [cluster.NAME]',
+            f'write cluster = "dgx-h100" (known: {known}) or [cluster.NAME]',
         )
     where = "--cluster" if cluster else f"{place}: device.{name}: cluster"
-    net = _named(table["cluster"], str(chosen), where, "cluster")
-    return Machine(_device(name, figures, place), _cluster(str(chosen), net, place))
+    return Machine(_device(name, figures, place), _cluster(table, str(chosen), where, place))
 
 
-def _named(tables: Mapping[str, Any], name: str, place: str, what: str) -> Mapping[str, Any]:
-    if name not in tables:
-        begun = [known for known in tables if known.startswith(name.lower())]
-        close = begun or difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.5)
+def _named(devices: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
+    if name not in devices:
+        begun = [known for known in devices if known.startswith(name.lower())]
+        close = begun or difflib.get_close_matches(name.lower(), devices, n=1, cutoff=0.5)
         likely = " or ".join(close)
         remedy = f"did you mean {likely}?" if name and close else "name one, or give a TOML file"
-        raise IllFormed(place, repr(name), f"a {what} is one of {', '.join(tables)}", remedy)
-    found: Mapping[str, Any] = tables[name]
+        raise IllFormed(place, repr(name), f"a device is one of {', '.join(devices)}", remedy)
+    found: Mapping[str, Any] = devices[name]
     return found
+
+
+def _cluster(table: Mapping[str, Any], name: str, where: str, place: str) -> Cluster:
+    """A cluster of the tables, a named topology, or the file of one."""
+    if name in table["cluster"]:
+        found = from_table(table["cluster"][name], f"{place}: cluster.{name}")
+    elif name in TOPOLOGIES or Path(name).is_file():
+        found = topology(name)
+    else:
+        raise IllFormed(
+            where,
+            repr(name),
+            f"a cluster is one of {', '.join((*TOPOLOGIES, *table['cluster']))}",
+            "name one, or give a TOML file (docs/topologies.md)",
+        )
+    return _nodes(found, name if name in table["cluster"] else found.name)
+
+
+def _nodes(found: Described, name: str) -> Cluster:
+    nodes = found.topology
+    return Cluster(name, nodes.node, nodes.inside, nodes.between, found.source)
 
 
 def _device(name: str, table: Mapping[str, Any], place: str) -> Device:
@@ -184,33 +201,6 @@ def _device(name: str, table: Mapping[str, Any], place: str) -> Device:
     )
     title = str(table.get("title", name))
     return Device(name, title, int(memory), flops, bandwidth, _sources(table, where))
-
-
-def _cluster(name: str, table: Mapping[str, Any], place: str) -> Cluster:
-    where = f"{place}: cluster.{name}"
-    _check_keys(table, ("title", "node", "inside", "between", "sources"), where)
-    node = _figure(table, "node", where)
-    if node != int(node):
-        raise IllFormed(
-            f"{where}: node", str(node), "a whole number of devices a node", "write node = 8"
-        )
-    inside, between = (_link(table, key, where) for key in ("inside", "between"))
-    title = str(table.get("title", name))
-    return Cluster(name, title, int(node), inside, between, _sources(table, where))
-
-
-def _link(table: Mapping[str, Any], key: str, where: str) -> Link:
-    found = table.get(key)
-    if not isinstance(found, dict):
-        raise IllFormed(
-            f"{where}: {key}",
-            "nothing" if found is None else repr(found)[:60],
-            "a link has a latency in seconds and a bandwidth in bytes/s that a device can send",
-            f"write {key} = {{ latency = 5e-6, bandwidth = 25e9 }}",
-        )
-    _check_keys(found, ("latency", "bandwidth"), f"{where}: {key}")
-    latency = _figure(found, "latency", f"{where}: {key}", least=0)
-    return Link(key, latency, _figure(found, "bandwidth", f"{where}: {key}"))
 
 
 def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -229,18 +219,16 @@ _UNITS = {
     "memory": "bytes",
     "flops": "dense bfloat16 FLOP/s",
     "bandwidth": "bytes/s",
-    "node": "devices",
-    "latency": "seconds",
 }
 
 
-def _figure(table: Mapping[str, Any], key: str, where: str, least: float = 1) -> float:
+def _figure(table: Mapping[str, Any], key: str, where: str) -> float:
     value = table.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e30:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < 1e30:
         raise IllFormed(
             f"{where}: {key}",
             "nothing" if value is None else repr(value)[:60],
-            f"a number of {_UNITS[key]}, at least {least}",
+            f"a number of {_UNITS[key]}, at least 1",
             f"write {key} = {_EXAMPLES[key]}",
         )
     return float(value)
@@ -250,8 +238,6 @@ _EXAMPLES = {
     "memory": "80e9",
     "flops": "312e12",
     "bandwidth": "2.0e12",
-    "node": "8",
-    "latency": "5e-6",
 }
 
 

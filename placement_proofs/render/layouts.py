@@ -73,7 +73,8 @@ def _heading(plan: Planned, paint: Paint) -> str:
 
 def _job(plan: Planned, paint: Paint) -> str:
     job, machine = plan.job, plan.job.machine
-    title = f"{job.name} on {job.gpus} x {machine.device.title}, {machine.cluster.title}"
+    nodes = f"in nodes of {machine.cluster.node} ({machine.cluster.name})"
+    title = f"{job.name} on {job.gpus} x {machine.device.title} {nodes}"
     tokens = f"{job.global_batch:,} sequences of {job.shape.sequence:,} tokens in a training step"
     return f"{paint.strong(title)}\n{tokens}"
 
@@ -325,5 +326,5 @@ def _machine_row(machine: Machine) -> tuple[str, ...]:
 
 
 def _sources(machine: Machine) -> Iterator[str]:
-    for owner in (machine.device, machine.cluster):
-        yield from (f"{owner.name} {name}: {text}" for name, text in owner.sources)
+    yield from (f"{name}: {text}" for name, text in machine.device.sources)
+    yield f"links of {machine.cluster.name}: {machine.cluster.source}"
