@@ -221,9 +221,7 @@ def test_the_last_stage_has_fewer_layers_where_they_do_not_divide():
         small = job(shape=replace(shape, layers=layers))
         made = forms(layout.kind, small)
         values = {k: float(v) for k, v in numbers(layout, small).items()}
-        parts = {
-            p: evaluate(made.memory[f"{p} parameters"], values) for p in ("first", "last")
-        }
+        parts = {p: evaluate(made.memory[f"{p} parameters"], values) for p in ("first", "last")}
         found[name] = parts
     assert found["ten"]["first"] == found["twelve"]["first"]
     layer = found["twelve"]["last"] - found["ten"]["last"]
