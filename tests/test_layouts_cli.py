@@ -156,6 +156,16 @@ def test_all_that_fit_go_to_a_file(layouts, tmp_path):
             "b200, mi300x, tpu-v5p; did you mean a100-80gb or a100-40gb?\n",
         ),
         (
+            (*ASKED, "--csv", "nowhere/all.csv"),
+            "error: --csv nowhere/all.csv: found no such folder; what is written goes to a folder "
+            "that exists; make the folder, or correct the path\n",
+        ),
+        (
+            ("sweep", *ASKED, "-o", "nowhere/all.csv"),
+            "error: -o nowhere/all.csv: found no such folder; what is written goes to a folder "
+            "that exists; make the folder, or correct the path\n",
+        ),
+        (
             ("--model", "perceptron", *ASKED[2:]),
             "error: --model: found 'perceptron'; a layout is of a transformer with layers, heads "
             "and a sequence; name one such as llama-13b, or give a TOML file or a config.json\n",

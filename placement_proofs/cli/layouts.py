@@ -163,6 +163,8 @@ def _plan(
     from placement_proofs.render.layouts import plan_text
 
     job = _one(asked_jobs(options))
+    for option, path in (("--csv", csv_file), ("--figures", figures)):
+        _check_folder(option, path)
     if why_not:
         return _why_not(why_not, job, memory, as_json, options)
     choices = asked_choices(options)
@@ -209,6 +211,17 @@ def _flag(value: object) -> object:
     if value.lower() not in known:
         raise IllFormed("--why-not sequence", repr(value), "yes or no", "write sequence=yes")
     return known[value.lower()]
+
+
+def _check_folder(option: str, path: str | None) -> None:
+    """Said before anything is worked out, not after."""
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise IllFormed(
+            f"{option} {path[:80]}",
+            "no such folder",
+            "what is written goes to a folder that exists",
+            "make the folder, or correct the path",
+        )
 
 
 def _one(jobs: list[Job]) -> Job:
@@ -339,6 +352,7 @@ def sweep(output: str, scheduler: str | None, as_json: bool, **options: Any) -> 
     from placement_proofs.layouts.sweep import sweep as run
 
     jobs = asked_jobs(options)
+    _check_folder("-o", output)
     with _executor(scheduler, options) as executor:
         done = run(
             jobs,

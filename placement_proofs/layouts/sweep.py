@@ -213,7 +213,7 @@ def _digest(jobs: Sequence[Job], choices: Choices, constants: Constants, rows: i
 def _begin(parts: Path, digest: str) -> None:
     """Make the folder of the chunks, or find it begun by the same sweep."""
     manifest = parts / "sweep.json"
-    parts.mkdir(parents=True, exist_ok=True)
+    parts.mkdir(exist_ok=True)
     if manifest.exists():
         try:
             same = json.loads(manifest.read_text(encoding="utf-8")).get("sweep") == digest
