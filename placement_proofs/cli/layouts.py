@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from placement_proofs.cli.layouts_asked import (
     read_equations,
     workers,
 )
+from placement_proofs.cli.layouts_options import choice_options, job_options
 from placement_proofs.cli.layouts_runs import (
     RECOMMEND,
     calibrate,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from placement_proofs.layouts.setting import Job
     from placement_proofs.layouts.space import Choices
     from placement_proofs.render.svg import Picture
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 SCHEMA = "placement-proofs/layouts/1"
 
@@ -60,64 +59,6 @@ Examples:
   placement-proofs layouts devices
   placement-proofs layouts sweep --model llama-13b --gpus 64,128 --global-batch 2048 -o out.csv
 """
-
-
-def job_options(function: F) -> F:
-    """Of a job: model, ranks, tokens, batch, device."""
-    options = [
-        click.option("--model", metavar="M", help="llama-13b, ..., a TOML file or config.json."),
-        click.option("--gpus", metavar="N", help="Devices."),
-        click.option(
-            "--seq", metavar="S", help="Tokens of a sequence; the default is the model's."
-        ),
-        click.option("--global-batch", metavar="B", help="Sequences of a training step."),
-        click.option(
-            "--device", metavar="D", help="a100-80gb (default), h100, ..., or a TOML file."
-        ),
-        click.option(
-            "--cluster", metavar="T", help="Another topology than the device's usual one."
-        ),
-        click.option("--setup", metavar="S", help="Facts of a training stack, such as paper."),
-        click.option("--convention", metavar="C", help="Bytes per parameter, such as megatron."),
-        click.option(
-            "--constants", metavar="FILE", help="Constants: unfitted, or a file of calibrate."
-        ),
-    ]
-    return _with(function, options)
-
-
-def choice_options(function: F) -> F:
-    """Restrictions: lists with commas."""
-    numbers = {
-        "micro-batch": "Sequences of a micro-batch.",
-        "tensor": "Tensor-parallel ranks.",
-        "pipeline": "Pipeline stages.",
-        "chunks": "Chunks of layers on a stage; above 1: interleaved. Default 1,2,4.",
-        "data": "Data-parallel ranks.",
-        "context": "Context-parallel ranks.",
-        "expert": "Expert-parallel ranks.",
-        "zero": "ZeRO stages, 0 to 3; 3 is FSDP.",
-    }
-    options = [click.option(f"--{n}", metavar="N,...", help=text) for n, text in numbers.items()]
-    options += [
-        click.option("--sequence/--no-sequence", default=None, help="Sequence parallelism."),
-        click.option("--recompute", metavar="W,...", help="none, selective, full."),
-        click.option(
-            "--attention",
-            metavar="K,...",
-            help="Kernels: flash-2 (default), flash-1, fused-softmax, eager, or all.",
-        ),
-        click.option("--norm", metavar="K,...", help="Kernels: fused (default), eager, or all."),
-        click.option("--no-cache", is_flag=True, help="Keep no formulas for the next time."),
-        click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes."),
-    ]
-    return _with(function, options)
-
-
-def _with(function: F, options: Sequence[Callable[[F], F]]) -> F:
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 @click.group(help=HELP, invoke_without_command=True)
