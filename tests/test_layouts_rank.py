@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_proofs.cost import symbols
+from placement_proofs.cost.symbols import symbol
 from placement_proofs.cost.tape import tape
-from placement_proofs.layouts.bill import bill
+from placement_proofs.layouts.bill import bill, decided
 from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.devices import load_machine
 from placement_proofs.layouts.forms import forms
@@ -105,6 +107,20 @@ def test_the_formulas_shown_have_the_values_shown(plan):
     for item in (*found.time, *found.memory):
         assert not any(word in str(item.here) for word in ("Max", "Min", "ceiling"))
         assert tape({"x": item.here}).run(item.given)["x"] == pytest.approx(item.value, rel=1e-9)
+
+
+def test_a_decided_formula_is_the_branch_that_counts():
+    x, y, layers, stages = map(symbol, ("x", "y", "L", "p"))
+    most = symbols.largest([x, y * 2])
+    assert decided(most, {"x": 3, "y": 1}) == x and decided(most, {"x": 1, "y": 1}) == 2 * y
+    assert decided(symbols.least([x, y * 2]), {"x": 3, "y": 1}) == 2 * y
+    shown = symbols.largest([x - y, x * 0])
+    assert decided(shown, {"x": 3, "y": 3}) == 0, "what is zero there is left out"
+    part = symbols.rounded_up(x / y)
+    assert decided(part, {"x": 6, "y": 3}) == x / y and decided(part, {"x": 7, "y": 3}) == 3
+    last = symbols.rounded_up((layers - stages + 1) / stages)
+    assert decided(last, {"L": 40, "p": 4}) == layers / stages
+    assert decided(last, {"L": 42, "p": 4}) == 10
 
 
 def test_the_comparison_is_the_whole_difference(plan):
@@ -221,6 +237,12 @@ def test_where_nothing_fits_the_nearest_and_what_would_fit_are_named():
     found = remedies(plan, choices, None)
     assert found[0].change == "on 16 devices", "the fewest that fit"
     assert all(remedy.offer.peak <= plan.limit for remedy in found)
+    short = replace(small, gpus=16, machine=JOB.machine)
+    wide = replace(choices, micro_batch=(16,), recompute=("none",), tensor=(1,))
+    plan = planned(with_tokens(short, 8192), CONSTANTS, wide)
+    (fewer,) = [r for r in remedies(plan, wide, None) if "tokens" in r.change]
+    tokens = int(fewer.change.split()[1])
+    assert not len(planned(with_tokens(short, 2 * tokens), CONSTANTS, wide).order)
 
 
 def test_tokens_of_a_job():
