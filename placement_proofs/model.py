@@ -45,6 +45,8 @@ class Op:
 
     ``beside`` names a parameter of the same parallel region: where that one is sharded by output,
     this operation reads the region's input too (key and value projections beside the queries').
+    ``internals`` are kept from its forward to its backward pass, ``scratch`` is held while its
+    backward pass runs.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Op:
     attrs: tuple[tuple[str, Dim], ...] = ()
     internals: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     beside: str = ""
+    scratch: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

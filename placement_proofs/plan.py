@@ -138,7 +138,7 @@ class Run:
 
     ``uses`` gives, per parameter, the layout at this use: S own part, R part of the sum, absent
     (invariant) the whole sum on every rank. ``statistics`` are the axes over which a loss on
-    vocabulary shards exchanges its sums.
+    vocabulary shards exchanges its sums. ``scratch`` is held while a backward run goes on.
     """
 
     kind: str
@@ -151,6 +151,7 @@ class Run:
     attrs: tuple[tuple[str, Dim], ...] = ()
     internals: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     statistics: tuple[str, ...] = ()
+    scratch: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
 
 
 Step: TypeAlias = Run | Transfer | Local

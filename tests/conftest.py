@@ -26,6 +26,14 @@ def pytest_configure(config):
     settings.load_profile("deep" if deep else "ci")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kept(tmp_path_factory):
+    """What programs keep for the next time goes to a folder of this run of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("kept")))
+        yield
+
+
 @pytest.fixture
 def shared():
     """The shared folder beside the checkout, which a fresh clone does not have."""

@@ -21,7 +21,7 @@ FLOORS = [
     {"inputs"},
     {"checking", "small"},
     {"needed"},
-    {"theories", "faults", "exercises"},
+    {"theories", "faults", "exercises", "layouts"},
     {"render"},
     {"cli"},
 ]
@@ -33,7 +33,7 @@ ALONE = {"prove", "cost", "simulate"}
 HOMES = {
     "z3": {"prove/smt.py"},
     "sympy": {"cost/symbols.py"},
-    "numpy": {"simulate/"},
+    "numpy": {"simulate/", "layouts/"},
     "click": {"cli/"},
     "cvc5": {"prove/certificate.py", "prove/smt.py"},
 }

@@ -10,6 +10,7 @@ from placement_proofs.cli.convert import convert
 from placement_proofs.cli.explain import explain
 from placement_proofs.cli.faults import faults
 from placement_proofs.cli.formula import formula
+from placement_proofs.cli.layouts import layouts
 from placement_proofs.cli.picture import picture
 from placement_proofs.cli.prove import prove
 from placement_proofs.cli.report import report
@@ -43,6 +44,7 @@ def app() -> None:
       placement-proofs check examples/configs/deepspeed_zero3.json --world 64
       placement-proofs formula "zero3(dp=N)"
       placement-proofs compare "data(dp=N)" "zero3(dp=N)" --model abstract
+      placement-proofs layouts --model llama-13b --gpus 64 --seq 2048 --global-batch 2048
     """
 
 
@@ -53,6 +55,7 @@ for _command in (
     convert,
     simulate,
     explain,
+    layouts,
     picture,
     report,
     prove,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -105,6 +106,31 @@ def waiting(what: str) -> Iterator[None]:
     finally:
         done.set()
         spinner.join()
+
+
+T = TypeVar("T")
+
+
+def progress(items: Iterator[T], count: int, what: str) -> Iterator[T]:
+    """The items as they pass; if they take long, with a bar on standard error on a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    bar = click.progressbar(length=count, label=what, file=sys.stderr)
+    begun, passed, shown = time.monotonic(), 0, False
+    try:
+        for item in items:
+            passed += 1
+            if not shown and time.monotonic() - begun > PATIENCE:
+                bar.__enter__()
+                bar.update(passed - 1)
+                shown = True
+            if shown:
+                bar.update(1)
+            yield item
+    finally:
+        if shown:
+            bar.__exit__(None, None, None)
 
 
 def _spin(what: str, done: threading.Event) -> None:

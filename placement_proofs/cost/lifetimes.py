@@ -230,6 +230,18 @@ class Lifetimes(Generic[N]):
                 self._put((Kept.FRESH, name, "micro"), self._bytes(count, self.convention.gathered))
         for name in step.ins:
             self._activation(name, What.COTANGENT)
+        self._scratch(step)
+
+    def _scratch(self, step: Run) -> None:
+        """What a run holds for itself while it goes on: a point of its own."""
+        if step.scratch:
+            last = self.last
+            for name, _ in step.scratch:
+                self._activation(name, What.ACTIVATION)
+            self.points.append(self.held())
+            for name, _ in step.scratch:
+                self._drop(_key(name, What.ACTIVATION))
+            self.last = last
 
     def _in_place(self, tensor: PlanTensor) -> bool:
         """Whether a fresh gradient is the stored one: one micro-batch, same part, same width."""

@@ -142,6 +142,23 @@ def symbolic_sizes(plan: Plan, model: Model, *, divides: bool = True) -> SymSize
     return SymSizes({**axes, "micro": micro}, batch, micro, divides, known, dims)
 
 
+def largest(values: Sequence[Expr]) -> Expr:
+    """The maximum as it stands: nothing is compared, sizes below 1 are allowed."""
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else sympy.Max(*distinct, evaluate=False)
+
+
+def least(values: Sequence[Expr]) -> Expr:
+    """The minimum as it stands."""
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else sympy.Min(*distinct, evaluate=False)
+
+
+def rounded_up(value: Expr) -> Expr:
+    """The next whole number."""
+    return sympy.ceiling(value)
+
+
 def undominated(values: Iterable[Expr]) -> list[Expr]:
     """Without those that are nowhere above another one (all symbols are at least 1)."""
     kept: list[tuple[Expr, _Terms]] = []
@@ -235,6 +252,11 @@ def quotient(a: Expr, b: Expr) -> Expr:
 def is_maximum(expression: Expr) -> bool:
     """Whether a maximum or a minimum occurs in a formula."""
     return bool(expression.has(sympy.Max, sympy.Min))
+
+
+def collected(expression: Expr, over: Sequence[Expr]) -> Expr:
+    """A polynomial as a sum of the given symbols, each with all that it is multiplied by."""
+    return sympy.collect(sympy.expand(expression), list(over), sympy.factor)
 
 
 def equal(a: Expr, b: Expr) -> bool:

@@ -251,6 +251,7 @@ class _Program:
                     attrs=self.attrs(node),
                     internals=op.internals,
                     statistics=node.statistics,
+                    scratch=op.scratch,
                 )
             )
         return steps
@@ -334,7 +335,7 @@ def values_with_internals(model: Model, typed: Typed) -> dict[str, PlanValue]:
     for node in typed.nodes:
         if isinstance(node, Apply):
             layout = typed.values[node.op.out].layout
-            for name, shape in node.op.internals:
+            for name, shape in (*node.op.internals, *node.op.scratch):
                 here = layout if shape == typed.values[node.op.out].shape else _scores(layout)
                 mask = name.endswith(MASK)
                 values[name] = PlanValue(name, shape, here, False, False, mask)

@@ -94,13 +94,24 @@ def model_from(table: Mapping[str, object], place: str, name: str = "") -> Model
                 "write parameters = 7.5e9, or the shape instead",
             )
         return abstract(int(psi))
+    shape = shape_from(values, place)
+    return transformer(shape, name=name or Path(place).stem, folded=True)
+
+
+def shape_from(table: Mapping[str, object], place: str) -> Shape:
+    """A shape from a table of its fields, on top of the preset that ``base`` names.
+
+    Raises:
+        IllFormed: an unknown key, or a value that is not a positive integer.
+    """
+    values = dict(table)
     base = NAMES.get(str(values.pop("base", "tiny")), TINY)
     known = {f.name: f.type for f in fields(Shape)}
     for key, value in values.items():
         _check_field(place, key, value, known)
     shape = replace(base, **values)  # type: ignore[arg-type]
     _check_shape(place, shape)
-    return transformer(shape, name=name or Path(place).stem, folded=True)
+    return shape
 
 
 def _check_field(place: str, key: str, value: object, known: Mapping[str, object]) -> None:
@@ -150,4 +161,14 @@ def _check_experts(place: str, shape: Shape) -> None:
         )
 
 
-__all__ = ["DENSE", "MOE", "NAMES", "PRESETS", "TINY", "load_model", "model_from", "named"]
+__all__ = [
+    "DENSE",
+    "MOE",
+    "NAMES",
+    "PRESETS",
+    "TINY",
+    "load_model",
+    "model_from",
+    "named",
+    "shape_from",
+]
