@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import pytest
 from conftest import ROOT
+from random_groups import Groups
 from random_programs import Maker
 
 from placement_proofs.cli import main
@@ -170,11 +171,23 @@ def test_the_kernel_and_congruence_agree_with_the_prover_on_random_programs():
     assert seen["states", "unsat"] > 20
 
 
-def _random(count):
+def test_the_kernel_agrees_with_the_prover_on_random_groups():
+    """Two parameters with norms and clipping."""
+    seen = Counter()
+    for program in _random(40, lambda choose: Groups(choose).grouped()):
+        result = prove(program, certify=False, everywhere=False)
+        if (said := _kernel(program)) is not None:
+            refuted = any(result[name].verdict is Verdict.REFUTED for name in CHECKED)
+            assert (said is Verdict.REFUTED) == refuted, format_program(program)
+            seen[said] += 1
+    assert min(seen[v] for v in (Verdict.PROVED, Verdict.REFUTED)) > 5
+
+
+def _random(count, make=lambda choose: Maker(choose).program()):
     choose = random.Random(11)
     while count:
         try:
-            program = Maker(lambda options: choose.choice(list(options))).program()
+            program = make(lambda options: choose.choice(list(options)))
             validate(program)
         except IllFormed:
             continue
