@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -51,6 +52,34 @@ class Outside(Exception):
     """A program that is not, or not wholly, in the polynomial core; the message says why."""
 
 
+KNOWN: Mapping[str, str] = {
+    "Program": "axes loops params buffers steps sizes name equal owners",
+    "Param": "name target clip update hyper late",
+    "Term": "family over coef fn weights more",
+    "Buffer": "name of held vary",
+    "Guard": "sizes turns at",
+    "Source": "dst family over summed held add factor count flag",
+    "Init": "dst name vary held",
+    "Reduce": "buf axes mean to top",
+    "Take": "buf axis pos",
+    "Slice": "buf axis owner",
+    "Scale": "buf by",
+    "Move": "dst src add coef",
+    "Apply": "dst fn args whole",
+    "Square": "dst srcs",
+    "Clip": "bufs by",
+    "Use": "buf within",
+    "Update": "buf grad hyper",
+    "Tick": "",
+    "Expect": "buf kind target other axes about",
+    "Loop": "axis body",
+}
+"""What the lowering reads (or leaves out on purpose) of each part of a program.
+
+A part that says more than this has a meaning that certificates do not have.
+"""
+
+
 def certificate_of(program: Program, name: str, most: int | None = MAX_WORK) -> Made:
     """The certificate of a program whose gradients, norms and contracts are right.
 
@@ -89,8 +118,23 @@ def outline(program: Program, name: str) -> Made:
     }
 
 
+def unread(thing: Any) -> Iterator[str]:
+    """What parts of a program say that is not read here: fields with other than their default."""
+    kind = type(thing).__name__
+    known = {*KNOWN.get(kind, "").split(), "g", "why"}
+    for slot in fields(thing):
+        value = getattr(thing, slot.name)
+        if slot.name not in known and value != slot.default:
+            yield f"{kind.lower()} {slot.name}"
+        inner = value if isinstance(value, tuple) else (value,)
+        for part in (p for p in inner if is_dataclass(p)):
+            yield from unread(part)
+
+
 def _inside(program: Program) -> None:
     """Raise `Outside` for what a whole program may have that the kernel does not know."""
+    if more := next(unread(program), ""):
+        raise Outside(more)
     flags = any(s.flag for s in sources(program.steps))
     for found, what in (
         (program.owners, "owners with digits"),

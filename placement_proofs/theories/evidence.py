@@ -101,7 +101,11 @@ def _kernel(claim: Claim) -> Checked:
         return results[0]
     if any(r.text == "rejected" for r in done):
         return Checked("rejected")
-    return Checked(f"checked {len(done)} of {len(results)}" if done else _reasons(results))
+    left = _reasons(r for r in results if r not in done)
+    if not done:
+        return Checked(left)
+    told = f"checked {len(done)} of {len(results)}"
+    return Checked(f"{told} ({left})" if left else told)
 
 
 def _identities(claim: Claim) -> Checked:
@@ -110,7 +114,8 @@ def _identities(claim: Claim) -> Checked:
     try:
         cert = certificate(claim.name, queries)
         if cert is None:
-            return Checked("no identity")
+            logics = ", ".join(sorted({query.logic for query in queries}))
+            return Checked(f"outside: no identity in {logics}")
         kernel.check(cert)
     except kernel.Rejected:
         return Checked("rejected", claim.verdict is Verdict.PROVED)
