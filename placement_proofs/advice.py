@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from placement_proofs.composition import Composition
 from placement_proofs.layout import Kind
 from placement_proofs.placement import EVERY, Mode, Placement, State
+from placement_proofs.schedule import LAWS, bubble
 
 
 def advice(composition: Composition) -> tuple[str, ...]:
@@ -50,7 +51,9 @@ def _one_micro_batch(composition: Composition) -> Iterator[str]:
     depth = composition.mesh.size(schedule.axis)
     micro = placement.micro
     if isinstance(depth, int) and isinstance(micro, int) and depth > 1 and micro < depth:
-        yield (
-            f"{micro} micro-batches on {depth} stages: at least "
-            f"{(depth - 1) * 100 // (micro + depth - 1)}% of the time is pipeline bubble"
-        )
+        idle = bubble(LAWS[schedule.kind]) * (depth - 1) / schedule.chunks
+        if idle:
+            yield (
+                f"{micro} micro-batches on {depth} stages: at least "
+                f"{int(100 * idle / (micro + idle))}% of the time is pipeline bubble"
+            )

@@ -25,6 +25,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.layout import Collective
 from placement_proofs.mesh import parent
 from placement_proofs.plan import (
+    SECTIONS,
     Action,
     Item,
     Local,
@@ -55,7 +56,7 @@ def _found(plan: Plan, select: Selector) -> list[_Found]:
     result = []
     for number, stage in enumerate(plan.stages):
         groups = {t.name: t.group for t in stage.tensors}
-        for section in ("before", "forward", "backward", "after"):
+        for section in SECTIONS:
             for i, step in enumerate(getattr(stage, section)):
                 if isinstance(step, Run) or select.stage not in ("", stage.name):
                     continue

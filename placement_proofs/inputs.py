@@ -13,7 +13,8 @@ from placement_proofs.composition import Composition, Strategy, compose
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
 from placement_proofs.model import Model
-from placement_proofs.profile import PROFILES, Profile
+from placement_proofs.profile import PAPER, Profile
+from placement_proofs.profile import profile as profile_named
 from placement_proofs.program import Program
 from placement_proofs.zoo import load_model, model_from, named
 
@@ -30,7 +31,7 @@ class Subject:
     text: str
     composition: Composition | None = None
     model: Model | None = None
-    profile: Profile = PROFILES["paper"]
+    profile: Profile = PAPER
     deviations: tuple[str, ...] = ()
     loss: str = "mean"
     program: Program | None = None
@@ -72,7 +73,7 @@ class Options:
         Raises:
             IllFormed: no profile has that name.
         """
-        return _profile("--profile", self.profile or "paper")
+        return profile_named(self.profile or PAPER.name)
 
 
 def read_subject(
@@ -170,14 +171,6 @@ def _program(text: str, program: Program, options: Options) -> Subject:
     return Subject(text, program=relaxed(program, options.relax), relaxed=options.relax)
 
 
-def _profile(place: str, name: str) -> Profile:
-    if name not in PROFILES:
-        raise IllFormed(
-            place, repr(name), f"profiles are {', '.join(PROFILES)}", "name one of them"
-        )
-    return PROFILES[name]
-
-
 def _check_ranks(composition: Composition, world: int | None) -> None:
     """The number of ranks, where it is given beside a composition, is the product of its axes."""
     sizes = [axis.size for axis in composition.mesh.axes]
@@ -244,7 +237,7 @@ def _composition_file(path: Path, table: Mapping[str, Any], options: Options) ->
     composition = parse(_text(path, table, "composition"), place=str(path))
     said = {key: _text(path, table, key) for key in ("profile", "loss") if key in table}
     if "profile" in said:
-        _profile(f"{path}: profile", said["profile"])
+        profile_named(said["profile"], f"{path}: profile")
     chosen = replace(
         options,
         profile=options.profile or said.get("profile"),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from placement_proofs.layout import INVARIANT, PARTIAL, REPLICATED, Kind, On, sharded
 from placement_proofs.mesh import Dim
+from placement_proofs.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Model:
     """Tensors, values and operations in forward order; ``dims`` gives symbols their integers.
 
     ``B`` (sequences in a global batch) is not in ``dims``: it follows from the composition and
-    ``micro_batch`` (sequences per rank and micro-batch).
+    ``micro_batch`` (sequences per rank and micro-batch). ``shape`` is what a transformer was made
+    from: layers of several kinds are cut into stages one by one.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Model:
     blocks: tuple[Block, ...]
     dims: Mapping[str, int] = field(default_factory=dict)
     micro_batch: int = 1
+    shape: Shape | None = None
 
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)
@@ -159,6 +163,12 @@ def _norm(see: Seen) -> Rule:
     return Rule((x,), x, (_fed(x),))
 
 
+def _head_norm(see: Seen) -> Rule:
+    """A norm of each head of (batch, sequence, heads * size), with one weight for all heads."""
+    x = _settled(see.ins[0], see.home)
+    return Rule((x,), x, (_fed(x),))
+
+
 def _pointwise(see: Seen) -> Rule:
     """A non-linear function of values at the same place: all inputs alike and none pending."""
     first = see.ins[0]
@@ -181,6 +191,17 @@ def _attention(see: Seen) -> Rule:
     if query == sharded(1):
         return Rule((query, REPLICATED, REPLICATED), query)
     return Rule((query, query, query), query)
+
+
+def _latent_attention(see: Seen) -> Rule:
+    """Queries, keys, the rotary key that all heads share, and values (arXiv 2405.04434)."""
+    query = _settled(see.ins[0], see.home)
+    if query == sharded(1) and see.attention == "heads":
+        query = sharded(2)
+    if query == sharded(2):
+        return Rule((query, query, REPLICATED, query), query)
+    keys = REPLICATED if query == sharded(1) else query
+    return Rule((query, keys, keys, keys), query)
 
 
 def _embedding(see: Seen) -> Rule:
@@ -239,6 +260,9 @@ def _opaque(see: Seen) -> Rule:
 MASK = ".mask"
 """Names of dropout masks end so: what an operation keeps for itself that is one byte or less."""
 
+FLOAT32 = ".float32"
+"""Names of what is kept in float32 whatever the width of activations end so."""
+
 RULES: Mapping[str, Callable[[Seen], Rule]] = {
     "embedding": _embedding,
     "norm": _norm,
@@ -248,6 +272,8 @@ RULES: Mapping[str, Callable[[Seen], Rule]] = {
     "multiply": _pointwise,
     "dropout": _pointwise,
     "attention": _attention,
+    "head_norm": _head_norm,
+    "latent_attention": _latent_attention,
     "add": _residual,
     "dispatch": _dispatch,
     "combine": _combine,
@@ -255,6 +281,15 @@ RULES: Mapping[str, Callable[[Seen], Rule]] = {
     "loss": _loss,
     "opaque": _opaque,
 }
+
+
+class Half(Enum):
+    """Which gradients a backward run works out; a zero-bubble schedule runs the halves apart."""
+
+    BOTH = "both"
+    INPUTS = "inputs"
+    WEIGHTS = "weights"
+
 
 BACKWARD_READS: Mapping[str, tuple[int, ...]] = {
     "embedding": (0,),
@@ -265,6 +300,8 @@ BACKWARD_READS: Mapping[str, tuple[int, ...]] = {
     "multiply": (0, 1),
     "dropout": (),
     "attention": (0, 1, 2),
+    "head_norm": (0,),
+    "latent_attention": (0, 1, 2, 3),
     "add": (),
     "dispatch": (),
     "combine": (0, 1),
@@ -273,3 +310,22 @@ BACKWARD_READS: Mapping[str, tuple[int, ...]] = {
     "opaque": (0,),
 }
 """Which inputs the backward step of each kind reads: what a forward pass has to keep."""
+
+PARAMETERS_READ = frozenset({"linear", "expert", "norm", "head_norm", "opaque"})
+"""The kinds whose backward step reads the values of their parameters."""
+
+WEIGHTS_READ: Mapping[str, tuple[int, ...]] = {"linear": (0,), "expert": (0,)}
+"""The kinds whose backward step comes in two halves (arXiv 2401.10241): which inputs the gradient
+of the weight reads. The gradient of the input then reads the others, and the weight."""
+
+
+def backward_reads(kind: str, half: Half = Half.BOTH) -> tuple[int, ...]:
+    """Which inputs a backward step, or a half of it, reads."""
+    match half:
+        case Half.BOTH:
+            return BACKWARD_READS[kind]
+        case Half.WEIGHTS:
+            return WEIGHTS_READ[kind]
+        case Half.INPUTS:
+            late = WEIGHTS_READ[kind]
+            return tuple(i for i in BACKWARD_READS[kind] if i not in late)

@@ -67,7 +67,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Pipeline stages over ``axis``: ``kind`` is gpipe, 1f1b or interleaved; ``chunks`` a rank."""
+    """Pipeline stages over ``axis`` in the order called ``kind``, with ``chunks`` on each rank."""
 
     axis: str
     kind: str = "1f1b"

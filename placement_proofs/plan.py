@@ -1,8 +1,8 @@
 """Plans: what the ranks do, as data. Every byte of traffic is one :class:`Transfer`.
 
 A plan has one program per pipeline stage (one program for all ranks of a stage). The stage's
-``forward`` and ``backward`` run once per micro-batch, ``before`` and ``after`` once per step. All
-layouts in a plan are final: readers (cost, simulation, projection) trust them.
+``forward``, ``backward`` and ``weights`` run once per micro-batch, ``before`` and ``after`` once
+per step. All layouts in a plan are final: readers (cost, simulation, projection) trust them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from placement_proofs.layout import Collective, Layout
-from placement_proofs.mesh import Dim, Mesh, Sizes
-
-N = TypeVar("N")
+from placement_proofs.mesh import Dim, Mesh
+from placement_proofs.model import Half
 
 
 class What(Enum):
@@ -138,7 +137,8 @@ class Run:
 
     ``uses`` gives, per parameter, the layout at this use: S own part, R part of the sum, absent
     (invariant) the whole sum on every rank. ``statistics`` are the axes over which a loss on
-    vocabulary shards exchanges its sums. ``scratch`` is held while a backward run goes on.
+    vocabulary shards exchanges its sums. ``scratch`` is held while a backward run goes on; ``half``
+    says which gradients it works out.
     """
 
     kind: str
@@ -152,6 +152,7 @@ class Run:
     internals: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     statistics: tuple[str, ...] = ()
     scratch: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
+    half: Half = Half.BOTH
 
 
 Step: TypeAlias = Run | Transfer | Local
@@ -162,7 +163,9 @@ class PlanTensor:
     """A parameter in a plan: the layout of each stored state, and its layout at the use.
 
     ``offloaded`` names the states stored off the device. ``padded``: gathered copies keep the
-    padding of the wire. ``flat``: its unit is stored as one flat tensor.
+    padding of the wire. ``flat``: its shards are cut from one flat tensor of its unit.
+    ``bucketed``: its gradient is held in a bucket too. ``in_place``: a fresh gradient is added
+    where it is stored.
     """
 
     name: str
@@ -178,11 +181,17 @@ class PlanTensor:
     offloaded: tuple[str, ...] = ()
     padded: bool = False
     flat: bool = False
+    bucketed: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
 class PlanValue:
-    """An activation in a plan: global shape and layout; a dropout mask, or what a loss reads."""
+    """An activation in a plan: global shape and layout.
+
+    It may be a dropout mask, what a loss reads (``logits``), or float32 whatever others are
+    (``wide``).
+    """
 
     name: str
     shape: tuple[Dim, ...]
@@ -191,11 +200,21 @@ class PlanValue:
     needs_gradient: bool = True
     mask: bool = False
     logits: bool = False
+    wide: bool = False
+
+
+LOOPED = ("forward", "backward", "weights")
+"""The sections of a stage that run once a micro-batch."""
+SECTIONS = ("before", *LOOPED, "after")
+"""All sections of a stage in program order."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The program of one (virtual) pipeline stage."""
+    """The program of one (virtual) pipeline stage.
+
+    ``weights`` holds what a schedule puts off: gradients of weights, and their reductions.
+    """
 
     name: str
     tensors: tuple[PlanTensor, ...]
@@ -203,10 +222,11 @@ class Stage:
     forward: tuple[Step, ...]
     backward: tuple[Step, ...]
     after: tuple[Step, ...]
+    weights: tuple[Step, ...] = ()
 
     def steps(self) -> Iterator[tuple[str, Step]]:
         """Every step with the name of its section, in program order."""
-        for section in ("before", "forward", "backward", "after"):
+        for section in SECTIONS:
             for step in getattr(self, section):
                 yield section, step
 
@@ -229,7 +249,8 @@ class Plan:
     """A training step as data (the semantics page, section 3).
 
     ``mean_axes`` are the axes (and the loop ``micro``) whose turns share the loss; ``batch_axes``
-    those that split the batch; ``loss`` says what the specification divides the sum by.
+    those that split the batch; ``loss`` says what the specification divides the sum by. ``buffers``
+    are elements of communication buffers on every rank.
     """
 
     mesh: Mesh
@@ -243,6 +264,7 @@ class Plan:
     mean_axes: tuple[str, ...] = ()
     batch_axes: tuple[str, ...] = ()
     loss: str = "mean"
+    buffers: int = 0
 
     def steps(self) -> Iterator[tuple[Stage, str, Step]]:
         for stage in self.stages:
@@ -261,27 +283,6 @@ class Plan:
 
     def transfers(self) -> Iterator[Transfer]:
         return (step for _, _, step in self.steps() if isinstance(step, Transfer))
-
-
-def in_flight(plan: Plan, position: Position, sizes: Sizes[N]) -> N:
-    """How many micro-batches (of one chunk) a position keeps at most.
-
-    gpipe m; 1f1b ``min(p - k, m)`` (arXiv 2104.04473); interleaved, in chunks,
-    ``min(2 (p - k - 1) + (v - 1) p + 1, m v)`` divided over the position's ``v`` chunks by the
-    reader.
-    """
-    micro = sizes.dim(plan.micro)
-    if plan.schedule in ("none", "gpipe"):
-        return sizes.dim(1) if plan.schedule == "none" else micro
-    pp = sizes.axis(plan.pipeline)
-    behind = (
-        sizes.dim(1) if position.index is None else sizes.difference(pp, sizes.dim(position.index))
-    )
-    if plan.schedule == "1f1b":
-        return sizes.least([behind, micro])
-    more = sizes.product([sizes.dim(plan.chunks - 1), pp])
-    warm = sizes.difference(sizes.product([sizes.dim(2), behind]), sizes.dim(1))
-    return sizes.least([sizes.total([warm, more]), sizes.product([micro, sizes.dim(plan.chunks)])])
 
 
 RING: Mapping[Collective, tuple[int, bool]] = {

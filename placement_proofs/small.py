@@ -19,7 +19,7 @@ from placement_proofs.models import Shape, perceptron, transformer
 if TYPE_CHECKING:
     from placement_proofs.simulate import Simulation
 
-MODELS = ("transformer", "moe", "perceptron")
+MODELS = ("transformer", "moe", "latent", "perceptron")
 MOST = 2
 """Positions of an axis, and micro-batches, that are simulated unless more are asked for."""
 
@@ -46,7 +46,7 @@ def small(subject: Subject, sizes: Mapping[str, int], model: str | None = None) 
     }
     chosen = {name: sizes.get(name, _reduced(size)) for name, size in wanted.items()}
     fewer = composition.resized(chosen)
-    kind = model or ("moe" if "E" in whole.dims else "transformer")
+    kind = model or _kind(whole)
     less = small_model(fewer, chosen, kind)
     notes = [f"{n} = {chosen[n]} stands for {wanted[n]}" for n in wanted if chosen[n] != wanted[n]]
     notes.append(f"the small model {less.name} stands for {whole.name}")
@@ -76,6 +76,19 @@ def simulate_small(
     return twin, simulate(plan, tiny, **options)
 
 
+def _kind(model: Model) -> str:
+    """The small model that has the operations of a model."""
+    if "rkv" in model.dims:
+        return "latent"
+    return "moe" if "E" in model.dims else "transformer"
+
+
+def _with_latent(shape: Shape) -> Shape:
+    """Latent attention beside experts; the first layer is dense."""
+    latent = replace(shape, kv_rank=4, q_rank=4, nope_dim=2, rope_dim=2, value_dim=2)
+    return replace(latent, dense_layers=1)
+
+
 def _reduced(size: Dim) -> int:
     return min(size, MOST) if isinstance(size, int) else MOST
 
@@ -101,7 +114,7 @@ def small_model(composition: Composition, sizes: Mapping[str, int], kind: str) -
     width = math.lcm(4, parts)
     if kind == "perceptron":
         return perceptron(layers, 2 * width, 4 * width)
-    experts = math.lcm(2, sizes.get("ep", 1)) if kind == "moe" else 0
+    experts = math.lcm(2, sizes.get("ep", 1)) if kind in ("moe", "latent") else 0
     shape = Shape(
         layers=layers,
         hidden=2 * width,
@@ -111,4 +124,4 @@ def small_model(composition: Composition, sizes: Mapping[str, int], kind: str) -
         sequence=width * max(1, experts),
         experts=experts,
     )
-    return transformer(shape, name=kind)
+    return transformer(_with_latent(shape) if kind == "latent" else shape, name=kind)

@@ -15,6 +15,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.layout import INVARIANT, On, sharded
 from placement_proofs.mesh import Axis, Dim
 from placement_proofs.placement import EVERY, Flow, Mode, Place, Placement, Schedule, State
+from placement_proofs.schedule import LAWS
 
 
 def _strategy(
@@ -189,18 +190,19 @@ def pipeline(
     schedule: str = "1f1b",
     chunks: int = 1,
 ) -> Strategy:
-    """Pipeline parallelism over ``microbatches``; schedules gpipe, 1f1b, interleaved (chunks > 1).
+    """Pipeline parallelism over ``microbatches``, in the order of a named schedule.
 
-    Sources: arXiv 1811.06965 (gpipe), 2104.04473 (1f1b, interleaved).
+    gpipe (arXiv 1811.06965), 1f1b and interleaved (2104.04473; chunks > 1), zb-h1 and zb-h2
+    (2401.10241: gradients of weights in a pass of their own).
     """
-    if schedule not in ("gpipe", "1f1b", "interleaved"):
+    if schedule not in LAWS:
         raise IllFormed(
             "pipeline(schedule=...)",
             repr(schedule),
-            "a schedule is one of gpipe, 1f1b, interleaved",
+            f"a schedule is one of {', '.join(LAWS)}",
             'write schedule="1f1b"',
         )
-    if (schedule == "interleaved") != (chunks > 1):
+    if LAWS[schedule].chunked != (chunks > 1):
         raise IllFormed(
             "pipeline(chunks=...)",
             f"schedule={schedule!r}, chunks={chunks}",
@@ -285,7 +287,7 @@ def recompute(what: str = "full") -> Strategy:
             "recomputation is none, selective or full",
             'write recompute("full")',
         )
-    groups = {"full": ("block",), "selective": ("attention",), "none": ()}
+    groups = {"full": ("block",), "selective": ("attention", "latent_attention"), "none": ()}
     places = tuple(
         Place(State.ACTIVATIONS, Mode.MATERIALIZED, group=group) for group in groups[what]
     )

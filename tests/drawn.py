@@ -57,7 +57,7 @@ def model_parts(draw):
 @st.composite
 def loop_parts(draw):
     if draw(st.booleans()):
-        schedule = draw(st.sampled_from(["gpipe", "1f1b"]))
+        schedule = draw(st.sampled_from(["gpipe", "1f1b", "zb-h1", "zb-h2"]))
         return [pipeline(pp=draw(SIZES), microbatches=draw(SIZES), schedule=schedule)]
     return [accumulate(micro=draw(st.sampled_from([2, 3])))] if draw(st.booleans()) else []
 

@@ -117,8 +117,12 @@ class Case:
 
 HOOKS = {"hooked_reductions": True}
 """Gradient reductions start as the backward pass ends (3.1)."""
-DDP = HOOKS | {"one_bucket": True}
-"""These models fit into one bucket."""
+CAPS = {"bucket_caps": (2**18, 25 * 2**18)}
+"""DDP's buckets of 1 MiB, then 25 MiB, in float32."""
+DDP = HOOKS | CAPS | {"bucket_copies": True}
+"""The buckets hold a second copy of the gradients unless these are views into them (4)."""
+VIEWS = HOOKS | CAPS
+SYNC = CAPS | {"sync_each_micro": True, "bucket_copies": True}
 UNITS = HOOKS | {"padded_copies": True, "root_spans_pass": True, "norm_vector": True}
 """FSDP2: copies keep the padding of dim 0 (3.3), the root unit spans a pass, norms (3.8)."""
 STEP = UNITS | {"root_spans_step": True}
@@ -138,6 +142,8 @@ FLAT = HOOKS | {"flat_units": True, "root_spans_step": True}
 """FSDP1: one flat tensor per unit, padded once; the root as in FSDP2's default (3.3, 3.4)."""
 OWNED = DDP | {"scatter_gradients": False, "whole_tensors": True}
 """torch's ZeRO-1: all-reduce, whole tensors to owners, broadcasts (3.2)."""
+VIEWED = VIEWS | {"scatter_gradients": False, "whole_tensors": True, "one_broadcast": True}
+"""The same with parameters that are views into one buffer for each owner."""
 
 MICRO = " * accumulate(micro=2)"
 TP = "tensor(tp={n}, vocabulary=False)"
@@ -154,12 +160,14 @@ TORCH = {
     "single_ac": Case("recompute('full')"),
     "ddp": Case("data(dp={n})", DDP),
     "ddp_ac": Case("data(dp={n})" + AGAIN, DDP),
-    "ddp_bucketview": Case("data(dp={n})", DDP),
-    "ddp_smallbuckets": Case("data(dp={n})", DDP),
+    "ddp_bucketview": Case("data(dp={n})", VIEWS),
+    "ddp_smallbuckets": Case("data(dp={n})", DDP | {"bucket_caps": (2622,)}),
     "ddp_ga_nosync": Case("data(dp={n})" + MICRO, DDP),
-    "ddp_ga_sync": Case("data(dp={n})" + MICRO, {"sync_each_micro": True, "one_bucket": True}),
+    "ddp_ga_sync": Case(
+        "data(dp={n})" + MICRO, CAPS | {"sync_each_micro": True, "bucket_copies": True}
+    ),
     "zero1": Case("zero1(dp={n})", OWNED),
-    "zero1_bucketview": Case("zero1(dp={n})", OWNED),
+    "zero1_bucketview": Case("zero1(dp={n})", VIEWED),
     "fsdp1_full_shard": Case(FSDP, FLAT),
     "fsdp1_shard_grad_op": Case(KEEP, FLAT),
     "fsdp2_raf_true": Case(FSDP, UNITS),
@@ -212,15 +220,17 @@ TORCH = {
 }
 """Section numbers are those of the notes on the measurements."""
 
-OTHER_COUNTS = ("ddp_smallbuckets", "zero1_bucketview")
-"""Cases cut into buckets of a number of bytes, and one that broadcasts owner by owner."""
-MORE_THAN_A_BUCKET = "mlp_big"
-"""The model whose gradients exceed DDP's first bucket: the same bytes in two messages."""
-
 XLA = {"reports_loss": True}
 """The loss is folded into the gradients' all-reduce: four bytes more (3.8)."""
 APART = XLA | {"share_inputs": False}
 """XLA reduces the input gradients of q, k and v apart, as they are three products (3.6)."""
+
+ANNOTATED = APART | {
+    "scatter_gradients": False,
+    "gathers_once": True,
+    "regathered": ("norm",),
+}
+"""Whole gradients are all-reduced and cut; parameters gathered once, weights of norms twice (5)."""
 
 JAX = {
     "jax_dp{n}": Case("data(dp={n})", XLA),
@@ -231,14 +241,25 @@ JAX = {
     "jax_tp{n}_noconstraint": Case(TP, APART),
     "jax_tp{n}_remat": Case(TP + AGAIN, APART),
     "jax_dp{d}_tp{t}": Case("data(dp={d}) * tensor(tp={t}, vocabulary=False)", APART),
+    "jax_fsdp{n}": Case(FSDP, ANNOTATED),
+    "jax_fsdp{n}_remat": Case(FSDP + AGAIN, ANNOTATED),
 }
 """The JAX steps whose compiler follows the placement, by the pattern of their names."""
 
+NAMED_XLA = tuple(name for name in JAX if "shardmap" not in name)
+"""Those that are annotated, not written out: the profile of XLA has their facts."""
+
+SMALL_BATCH = (
+    "8 rows are fewer bytes than the weights: activations are exchanged (all-to-all) and gathered, "
+    "so that most gradients come out as shards and only 264 numbers are all-reduced"
+)
 NOT_AS_PLACED = {
-    "jax_fsdp{n}": "gathers parameters once and all-reduces whole gradients; moves activations of "
-    "the perceptron by all-to-all instead of some weights",
-    "jax_fsdp{n}_remat": "as without rematerialisation, with the blocks' gathers once more",
-    "jax_tp{n}_sp": "the sequence annotation becomes gathers, all-to-alls and all-reduces",
-    "jax_fsdp{d}_tp{t}": "parameters gathered once, whole gradients all-reduced, permutes",
+    ("jax_fsdp{n}", "mlp_div"): SMALL_BATCH,
+    ("jax_fsdp{n}_remat", "mlp_div"): SMALL_BATCH + "; the blocks' weights are gathered once more",
+    ("jax_tp{n}_sp", "*"): "the annotation of the sequence becomes gathers, all-to-alls and "
+    "all-reduces, about twice the bytes: this partitioner makes no reduce-scatter",
+    ("jax_fsdp{d}_tp{t}", "*"): "the matrices and norms of layers follow as under dp alone, the "
+    "embedding or the head do not: they stay cut, and permutes, a gather over tp and one more "
+    "all-reduce move rows and logits instead",
 }
-"""The JAX steps that the partitioner is free to lower in another way, and how."""
+"""The JAX steps that the partitioner is free to lower in another way, and how, by model."""

@@ -1,7 +1,6 @@
 """Pages of the reference that are written from the code: ``python tests/test_docs.py`` does it."""
 
 import inspect
-import math
 from dataclasses import fields
 
 import click
@@ -11,10 +10,9 @@ from placement_proofs.cli.app import app
 from placement_proofs.cost.convention import CONVENTIONS
 from placement_proofs.expression import STRATEGIES
 from placement_proofs.layout import Kind
-from placement_proofs.mesh import IntSizes
 from placement_proofs.placement import State
-from placement_proofs.profile import PAPER, PROFILES, REASONS
-from placement_proofs.zoo import NAMES, named
+from placement_proofs.profile import KERNELS, PAPER, PROFILES, REASONS
+from placement_proofs.zoo import NAMES, active, elements, named
 
 
 def table(head, rows):
@@ -110,23 +108,22 @@ def _fact(name, value):
         case False:
             return f"not `{name}`"
         case tuple():
-            return f"`{name}`: {', '.join(value)}"
+            return f"`{name}`: {', '.join(map(str, value))}"
         case _:
             return f"`{name}`: {value}"
 
 
-def parameters(model):
-    """Parameters of a model, blocks counted as often as they repeat."""
-    sizes = IntSizes({}, model.dims)
-    times = {b.name: sizes.dim(b.times) for b in model.blocks}
-    users = {p: times[op.block] for op in model.ops for p in op.params}
-    return sum(math.prod(sizes.dim(d) for d in t.shape) * users[t.name] for t in model.tensors)
+def _model_row(name):
+    model = named(name)
+    used = f"{active(model):,}" if "E" in model.dims else ""
+    return [f"`{name}`", f"{elements(model):,}", used]
 
 
 def profiles_page():
     facts = [[f"`{name}`", text] for name, text in REASONS.items()]
     widths = [[f"`{c.name}`", *(getattr(c, w) for w in WIDTHS)] for c in CONVENTIONS.values()]
-    models = [[f"`{name}`", f"{parameters(named(name)):,}"] for name in NAMES]
+    kernels = [[f"`{k}`", f"`{fact}`: {', '.join(v)}"] for k, (fact, v) in KERNELS.items()]
+    models = list(map(_model_row, NAMES))
     return f"""# Profiles, conventions, models
 
 ## Profiles
@@ -141,6 +138,10 @@ The facts:
 
 {table(["fact", "what it decides"], facts)}
 
+Kernels may follow the name of a profile, as in `torch-fsdp2+eager-norm`:
+
+{table(["kernel", "fact"], kernels)}
+
 ## Conventions
 
 Bytes per element (`--convention`). *reduction* is a gradient on the wire, *optimizer* is K, all
@@ -150,9 +151,10 @@ bytes that the optimizer keeps for one parameter.
 
 ## Models
 
-Parameters of the built-in shapes (`--model`); `abstract` is one tensor of Psi parameters.
+Parameters of the built-in shapes (`--model`), and those that one token uses where there are
+experts; `abstract` is one tensor of Psi parameters.
 
-{table(["model", "parameters"], models)}
+{table(["model", "parameters", "active"], models)}
 """
 
 

@@ -23,26 +23,36 @@ from placement_proofs.project.runnable import cannot_run
 from placement_proofs.simulate import simulate
 from placement_proofs.verdict import Verdict
 
-MODEL = transformer(
-    Shape(
-        layers=2,
-        hidden=8,
-        heads=4,
-        kv_heads=4,
-        ffn=8,
-        vocabulary=7,
-        sequence=8,
-        experts=2,
-        tied=True,
-    )
+SHAPE = Shape(
+    layers=2,
+    hidden=8,
+    heads=4,
+    kv_heads=4,
+    ffn=8,
+    vocabulary=7,
+    sequence=8,
+    experts=2,
+    tied=True,
 )
+NORMED = replace(SHAPE, qk_norm=True, post_norm=True, top_k=2, shared_ffn=8)
+LATENT = replace(
+    SHAPE,
+    kv_rank=3,
+    q_rank=2,
+    nope_dim=2,
+    rope_dim=1,
+    value_dim=2,
+    dense_layers=1,
+    expert_ffn=4,
+)
+MODELS = tuple(map(transformer, (SHAPE, NORMED, LATENT)))
 RANKS = 16
 
 
-def derived(composition):
-    plan = derive(composition, MODEL, clipping=True)
-    sizes = sizes_of(plan, MODEL)
-    check_fit(plan, MODEL, sizes)
+def derived(composition, model):
+    plan = derive(composition, model, clipping=True)
+    sizes = sizes_of(plan, model)
+    check_fit(plan, model, sizes)
     assume(sizes.product([sizes.axis(a) for a in plan.mesh.names]) <= RANKS)
     return plan
 
@@ -59,14 +69,14 @@ def proved(plan, known):
     return verdict is Verdict.PROVED and not cannot_run(plan)
 
 
-def agree(composition, choose):
+def agree(composition, model, choose):
     try:
-        plan = derived(composition)
+        plan = derived(composition, model)
     except IllFormed:
         assume(False)
     known = known_sizes(composition)
     assert proved(plan, known)
-    assert simulate(plan, MODEL, steps=2).equal
+    assert simulate(plan, model, steps=2).equal
     found = list(mutants(plan))
     if not found:
         return
@@ -75,33 +85,33 @@ def agree(composition, choose):
         deviated = deviate(plan, deviation)
     except IllFormed:  # the stage has no such group
         return
-    told = proved(deviated, known), simulate(deviated, MODEL, steps=2).equal
+    told = proved(deviated, known), simulate(deviated, model, steps=2).equal
     assert told[0] in (None, told[1]), f"{composition!r} with {deviation}: proved, equal = {told}"
 
 
 @settings(max_examples=100)
-@given(compositions(experts=True), st.data())
-def test_prover_and_simulator_agree(composition, data):
-    agree(composition, lambda found: data.draw(st.sampled_from(found)))
+@given(compositions(experts=True), st.sampled_from(MODELS), st.data())
+def test_prover_and_simulator_agree(composition, model, data):
+    agree(composition, model, lambda found: data.draw(st.sampled_from(found)))
 
 
-GROUPS = sorted({tensor.group for tensor in MODEL.tensors})
+GROUPS = sorted({tensor.group for model in MODELS for tensor in model.tensors})
 
 
 @settings(max_examples=60)
-@given(compositions(experts=True), st.data())
-def test_they_agree_on_deviations_of_one_group(composition, data):
+@given(compositions(experts=True), st.sampled_from(MODELS), st.data())
+def test_they_agree_on_deviations_of_one_group(composition, model, data):
     def choose(found):
         of_gradients = [d for d in found if d.select.what in ("gradient", "parameter")]
         deviation = data.draw(st.sampled_from(of_gradients or found))
         group = data.draw(st.sampled_from(GROUPS))
         return replace(deviation, select=replace(deviation.select, group=group))
 
-    agree(composition, choose)
+    agree(composition, model, choose)
 
 
 @pytest.mark.deep
 @settings(max_examples=5_000)
-@given(compositions(experts=True), st.data())
-def test_prover_and_simulator_agree_on_thousands(composition, data):
-    agree(composition, lambda found: data.draw(st.sampled_from(found)))
+@given(compositions(experts=True), st.sampled_from(MODELS), st.data())
+def test_prover_and_simulator_agree_on_thousands(composition, model, data):
+    agree(composition, model, lambda found: data.draw(st.sampled_from(found)))

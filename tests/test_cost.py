@@ -242,7 +242,9 @@ def test_work_does_not_depend_on_sizes(text):
         folds = [Lifetimes(plan, stage, largest(sizes), DEFAULT) for stage in plan.stages]
         sent = communication(plan, sizes, DEFAULT)
         held = memory(plan, sizes, DEFAULT)
-        work.add((len(sent.terms), len(held.terms), *(len(f.points) for f in folds)))
+        work.add(
+            (len(sent.terms), len(held.terms), *(len(p) for f in folds for p in f.points.values()))
+        )
     assert len(work) == 1
 
 

@@ -8,14 +8,16 @@ from fractions import Fraction
 
 import pytest
 
-from placement_proofs.cost import DEFAULT, convention, memory, sizes_of
+from placement_proofs.cost import DEFAULT, convention, memory, memory_at, sizes_of
 from placement_proofs.cost.closed_form import closed_forms
+from placement_proofs.cost.lifetimes import Kept
 from placement_proofs.cost.symbols import equal, symbol
 from placement_proofs.derive import derive
+from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
 from placement_proofs.models import Shape, transformer
-from placement_proofs.profile import PAPER, PROFILES
-from placement_proofs.simulate import simulate
+from placement_proofs.profile import KERNELS, PAPER, PROFILES, profile
+from placement_proofs.simulate import Held, simulate
 from placement_proofs.zoo import PRESETS
 
 MEGATRON = PROFILES["megatron"]
@@ -161,3 +163,94 @@ def test_dropout_and_second_gathers_train_as_on_one_device(text):
     shape = Shape(gated=False, bias=True, norm_bias=True, positions=4, dropout=True)
     model = transformer(shape)
     assert simulate(derive(parse(text), model, MEGATRON), model).equal
+
+
+def llama(**more):
+    return transformer(replace(PRESETS["llama-7b"], **more), folded=True)
+
+
+def layer_form(text, name, model, convention=DEFAULT):
+    forms = closed_forms(derive(parse(text), model, profile(name)), model, convention)
+    (others,) = (t for t in forms.saved.terms if t.block == "layers")
+    return others.payload.subs(symbol("hkv"), H)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("single()", 1), ("tensor(tp=t)", 1), ("tensor(tp=t, sequence=True)", T)],
+)
+def test_eager_norms_keep_twelve_more(text, share):
+    """Two norms a layer: a float32 copy (4) and the normalised value (2); 20 sbh against 8.
+
+    Sequence parallelism divides what they keep, as it divides their tokens.
+    """
+    fused, eager = (layer_form(text, f"paper{k}", llama()) for k in ("", "+eager-norm"))
+    assert equal(eager - fused, 12 * SBH / share)
+    if text == "single()":
+        # residual and norms; queries, keys, values and attention; the gated feed-forward part
+        assert equal(fused, 8 * SBH + 8 * SBH + 8 * S * B * symbol("f"))
+
+
+def test_attention_kernels():
+    """Scores of 2 bytes, 2 a s^2 b a layer, with an eager kernel; a fused one keeps none."""
+    fused, eager = (
+        layer_form("tensor(tp=t)", f"paper{k}", llama()) for k in ("", "+eager-attention")
+    )
+    assert equal(eager - fused, 2 * A * S * S * B / T)
+    plain = llama(fused_attention=False)
+    assert equal(layer_form("tensor(tp=t)", "paper", plain), eager)
+    assert equal(layer_form("tensor(tp=t)", "paper+fused-attention", plain), fused)
+
+
+@pytest.mark.parametrize(("vocabulary", "share"), [("True", T), ("False", 1)])
+def test_an_eager_loss_keeps_float32_logits(vocabulary, share):
+    """Beside the logits (2 or 4 bytes) float32 copies of them and of their log-probabilities."""
+    model = llama()
+    for name, widths in (("zero-paper", 2), ("megatron", 4)):
+        text = f"tensor(tp=t, vocabulary={vocabulary})"
+        kept = [
+            closed_forms(derive(parse(text), model, profile(p)), model, convention(name)).saved
+            for p in ("paper", "paper+eager-loss")
+        ]
+        tokens = S * B * symbol("V") / share
+        assert equal(kept[1].exact - kept[0].exact, 8 * tokens)
+        assert kept[0].exact.expand().coeff(symbol("V")) * symbol("V") == widths * tokens
+
+
+def test_what_experts_keep():
+    """k copies of a token: dispatched 2h; up, gate, activation, product 2f each; result 2h."""
+    shape = replace(PRESETS["qwen3-30b-a3b"], shared_ffn=0)
+    model = transformer(shape, folded=True)
+    dense = transformer(replace(shape, experts=0), folded=True)
+    k, f, e = (symbol(n) for n in ("k", "f", "E"))
+    routed, plain = (layer_form("single()", "paper", m) for m in (model, dense))
+    experts = 4 * k * SBH + 8 * k * S * B * f + 4 * S * B * e
+    assert equal(routed - plain, experts - 8 * S * B * f)
+    spread = layer_form("expert(ep=t)", "paper", model)
+    assert equal(spread, routed)
+
+
+KERNEL_TEXTS = [
+    "tensor(tp=2, sequence=True) * zero3(dp=2)",
+    "recompute('full') * data(dp=2)",
+    "tensor(tp=2)",
+]
+
+
+@pytest.mark.parametrize("text", KERNEL_TEXTS)
+@pytest.mark.parametrize("kernels", [*KERNELS, "eager-norm+eager-loss"])
+def test_kernels_train_as_one_device_and_hold_what_is_said(kernels, text):
+    """In float32, where every kept element has four bytes."""
+    model = transformer(Shape(qk_norm=True, kv_heads=2, fused_attention=True))
+    plan = derive(parse(text), model, profile(f"paper+{kernels}"))
+    result = simulate(plan, model)
+    assert result.equal, str(result)
+    sizes = sizes_of(plan, model)
+    for rank in result.ranks:
+        held = memory_at(plan, sizes, convention("fp32"), dict(rank.coordinates))
+        assert rank.held[Held.FLOWING] * 4 == held.transient[Kept.ACTIVATIONS.value]
+
+
+def test_an_unknown_kernel_is_refused():
+    with pytest.raises(IllFormed, match="kernels to add are eager-norm"):
+        profile("megatron+lazy-norm")

@@ -74,13 +74,25 @@ def _others(draw, experts):
     )
     pp = draw(st.sampled_from([1, 2, 4]))
     loops = ["", "", f"accumulate(micro={m})", f"pipeline(pp={pp}, microbatches={m})"]
-    loops.append(f'pipeline(pp={pp}, microbatches={m}, schedule="gpipe")')
-    loops.append(f'pipeline(pp=2, microbatches={m}, schedule="interleaved", chunks=2)')
+    name = draw(st.sampled_from(["gpipe", "zb-h1", "zb-h2"]))
+    loops.append(f'pipeline(pp={pp}, microbatches={m}, schedule="{name}")')
+    loops.append(f'pipeline(pp=2, microbatches={2 * m}, schedule="interleaved", chunks=2)')
     parts.append(draw(st.sampled_from(loops)))
     parts.append(draw(st.sampled_from(["", "", 'recompute("full")', 'recompute("selective")'])))
     stored = ["", "", "", 'offload("optimizer")', 'offload("parameters", "optimizer")']
     parts.append(draw(st.sampled_from(stored)))
     return [p for p in parts if p]
+
+
+@st.composite
+def parts(draw, size, experts, bias):
+    """Norms of queries and keys or latent attention, and experts of their own; widths of a size."""
+    latent = {n: size for n in ("kv_rank", "q_rank", "nope_dim", "rope_dim", "value_dim")}
+    attentions = [{}] if bias else [{}, {"qk_norm": True, "head_dim": size}, latent]
+    more = {"expert_ffn": size, "shared_ffn": size, "top_k": 2}
+    return draw(st.sampled_from(attentions)) | draw(
+        st.sampled_from([{}, more] if experts else [{}])
+    )
 
 
 @st.composite
@@ -94,8 +106,12 @@ def compositions(draw):
         "bias": draw(st.booleans()),
         "tied": draw(st.sampled_from([False, False, True])),
         "micro_batch": draw(st.integers(1, 3)),
+        "post_norm": draw(st.booleans()),
+        "fused_attention": draw(st.booleans()),
     }
-    if draw(st.booleans()):
+    even = draw(st.booleans())
+    flags |= draw(parts(EVEN.hidden if even else 5, experts, flags["bias"]))
+    if even:
         return expression, replace(EVEN, experts=EVEN.hidden if experts else 0, **flags)
     uneven = Shape(
         hidden=draw(st.sampled_from([20, 28])),
@@ -171,7 +187,9 @@ def test_everything_that_a_step_makes_is_dropped(example):
     for stage in plan.stages:
         fold = Lifetimes(plan, stage, largest(sizes), DEFAULT)
         assert not [key for key in fold.live if key[0] is not Kept.FRESH]
-        assert all(v >= 0 for point in fold.points for v in point.values())
+        assert all(
+            v >= 0 for points in fold.points.values() for point in points for v in point.values()
+        )
 
 
 def same(forms, held, sent):

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "placement_proofs"
 
 FLOORS = [
     {"errors", "mesh", "layout", "placement", "verdict"},
-    {"model", "models", "profile", "program", "plan", "zoo"},
+    {"layers", "model", "models", "profile", "program", "plan", "schedule", "shape", "zoo"},
     {"composition"},
     {"strategies", "expression", "advice"},
     {"derive", "deviate", "deviation"},

@@ -56,8 +56,8 @@ EXPRESSIONS = {
         "dp; multiply by the strategy that brings the axis, or leave it out"
     ),
     "pipeline(pp=2, schedule='x')": (
-        "pipeline(schedule=...): found 'x'; a schedule is one of gpipe, 1f1b, interleaved; "
-        'write schedule="1f1b"'
+        "pipeline(schedule=...): found 'x'; a schedule is one of gpipe, 1f1b, interleaved, "
+        'zb-h1, zb-h2; write schedule="1f1b"'
     ),
     "tensor(tp=3)": (
         "attention layers.attention: found 32 heads on tp = 3; each rank computes whole heads; "
@@ -92,7 +92,9 @@ OPTIONS = {
     ("check", "data(dp=8)", "--profile", "nope"): (
         "--profile: found 'nope'; profiles are paper, torch-ddp, torch-fsdp2, "
         "torch-fsdp2-resharded, torch-fsdp1, "
-        "torch-zero1, torch-tp, torch-sp, megatron; name one of them"
+        "torch-zero1, torch-tp, torch-sp, megatron, xla, deepspeed, deepspeed-zero3; kernels to "
+        "add are eager-norm, eager-attention, eager-loss, fused-attention; name one of them, such "
+        "as torch-fsdp2+eager-norm"
     ),
     ("check", "data(dp=8)", "--without", "frob x"): (
         "deviation: found 'frob x'; a deviation begins with one of drop, duplicate, insert, "

@@ -62,7 +62,7 @@ def check_traffic(form, rank):
     assert host == form.host
 
 
-def check_memory(form, rank, plan):
+def check_memory(form, rank, plan, widths=DEFAULT):
     parameters, optimizer = (
         form.by[s.value] + form.host[s.value] for s in (State.PARAMETERS, State.OPTIMIZER)
     )
@@ -71,14 +71,13 @@ def check_memory(form, rank, plan):
     padded = any(t.padded for t in tensors)  # the simulator holds copies without their padding
     flat = any(t.flat for t in tensors)  # the simulator stores the tensors of a unit apart
     if not offloaded and not flat:
-        assert rank.held[Held.PARAMETERS] * DEFAULT.parameter == parameters
-        assert rank.held[Held.OPTIMIZER] * DEFAULT.optimizer == optimizer
+        assert rank.held[Held.PARAMETERS] * widths.parameter == parameters
+        assert rank.held[Held.OPTIMIZER] * widths.optimizer == optimizer
         gathered = form.transient[Kept.GATHERED.value]
         if not padded:
-            assert rank.held[Held.GATHERED] * DEFAULT.gathered == gathered
-    if plan.schedule != "interleaved":
-        flowing = form.transient[Kept.ACTIVATIONS.value]
-        assert rank.held[Held.FLOWING] * DEFAULT.activation == flowing
+            assert rank.held[Held.GATHERED] * widths.gathered == gathered
+    flowing = form.transient[Kept.ACTIVATIONS.value]
+    assert rank.held[Held.FLOWING] * widths.activation == flowing
 
 
 TEXTS = [
@@ -95,6 +94,9 @@ TEXTS = [
     'pipeline(pp=2, microbatches=4, schedule="gpipe") * zero1(dp=2)',
     "pipeline(pp=2, microbatches=3) * tensor(tp=2, sequence=True)",
     "zero3(dp=2) * pipeline(pp=2, microbatches=3) * tensor(tp=2)",
+    "pipeline(pp=2, microbatches=5, schedule='zb-h1') * zero2(dp=2)",
+    "zero3(dp=2) * pipeline(pp=2, microbatches=3, schedule='zb-h2') * tensor(tp=2, sequence=True)",
+    "pipeline(pp=2, microbatches=3, schedule='zb-h1') * recompute('full') * zero1(dp=2)",
     "context(cp=2) * zero3(dp=2, shard_over=('dp', 'cp'))",
     "context(cp=2, method='ring') * zero2(dp=2)",
     "ulysses(sp=2) * zero1(dp=2)",

@@ -17,7 +17,6 @@ from placement_proofs.cost import bubble, communication, live_at_peak, memory
 from placement_proofs.cost.convention import DEFAULT
 from placement_proofs.faults import all_faults
 from placement_proofs.layout import sharded
-from placement_proofs.plan import in_flight
 from placement_proofs.render import pictures
 from placement_proofs.render.hatch import COLLECTIVES, HATCHES, PHASES, STATES
 from placement_proofs.render.pictures.counterexample import counterexample_data, draw_counterexample
@@ -25,6 +24,7 @@ from placement_proofs.render.pictures.drawn import drawn
 from placement_proofs.render.pictures.mesh import draw_mesh
 from placement_proofs.render.pictures.shards import mesh_data
 from placement_proofs.render.svg import Sheet, fitted, printable, text_width, wrapped
+from placement_proofs.schedule import in_flight
 from placement_proofs.simulate import schedule
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -363,7 +363,7 @@ def test_flat_storage_is_said():
 
 @pytest.mark.parametrize("pp", [2, 4, 8])
 @pytest.mark.parametrize("micro", [8, 16])
-@pytest.mark.parametrize("kind", ["gpipe", "1f1b", "interleaved"])
+@pytest.mark.parametrize("kind", ["gpipe", "1f1b", "interleaved", "zb-h1"])
 def test_the_timetable_idles_and_keeps_as_the_formulas_say(pp, micro, kind):
     chunks = 2 if kind == "interleaved" else 1
     subject = drawn(f"pipeline(pp={pp}, microbatches={micro}, schedule='{kind}', chunks={chunks})")
@@ -378,8 +378,16 @@ def test_the_timetable_idles_and_keeps_as_the_formulas_say(pp, micro, kind):
             next(p for p in plan.positions if p.name == name or pp == 2), index=index
         )
         assert schedule.most_in_flight(row) == in_flight(plan, position, sizes)
-        assert len({(s.run.stage, s.run.micro, s.run.backward) for s in row}) == len(row)
+        assert len({s.run for s in row}) == len(row)
         assert all(a.stop <= b.start for a, b in itertools.pairwise(row))
+
+
+def test_gradients_of_weights_are_drawn_and_named():
+    picture = pictures.picture_schedule("pipeline(pp=2, microbatches=4, schedule='zb-h1')")
+    assert "= (p-1)/(3m) with p=2, m=4" in picture.svg
+    assert "gradients of weights of micro-batch 3, stage 1" in picture.svg
+    picture = pictures.picture_schedule("pipeline(pp=2, microbatches=4, schedule='zb-h2')")
+    assert "none where no position waits for the others" in picture.svg
 
 
 def test_a_pass_waits_for_its_input():

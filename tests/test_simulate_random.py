@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_meters_equal_closed_forms import check_memory, check_traffic
 
 from placement_proofs.composition import compose
-from placement_proofs.cost import DEFAULT, communication_at, memory_at, sizes_of
+from placement_proofs.cost import DEFAULT, communication_at, convention, memory_at, sizes_of
 from placement_proofs.derive import derive
 from placement_proofs.models import Shape, perceptron, transformer
 from placement_proofs.profile import Profile
@@ -32,6 +32,8 @@ from placement_proofs.strategies import (
 )
 
 RANKS = 12
+FLOAT32 = convention("fp32")
+"""Every activation has four bytes, also what a kernel keeps in float32."""
 KINDS = ["perceptron", "transformer", "transformer", "moe"]
 
 
@@ -56,7 +58,9 @@ def loop_parts(draw):
     """The loop, and the number of layers that it needs."""
     micro = draw(st.integers(1, 3))
     layers = draw(st.integers(1, 2))
-    match draw(st.sampled_from(["none", "accumulate", "gpipe", "1f1b", "interleaved"])):
+    match draw(
+        st.sampled_from(["none", "accumulate", "gpipe", "1f1b", "zb-h1", "zb-h2", "interleaved"])
+    ):
         case "none":
             return [], layers
         case "accumulate":
@@ -120,14 +124,44 @@ def models(draw, kind, layers, kv, sequence):
             tied=draw(st.booleans()),
             experts=2 if kind == "moe" else 0,
             micro_batch=draw(st.integers(1, 2)),
+            fused_attention=draw(st.booleans()),
+            post_norm=draw(st.booleans()),
+            **draw(attentions()),
+            **(draw(expert_layers(layers)) if kind == "moe" else {}),
         )
     )
 
 
 @st.composite
+def attentions(draw):
+    """Norms of queries and keys, or latent attention, as few models have both."""
+    if draw(st.booleans()):
+        return {"qk_norm": draw(st.booleans()), "head_dim": draw(st.sampled_from([0, 2, 3]))}
+    sizes = {n: draw(st.integers(1, 3)) for n in ("kv_rank", "nope_dim", "rope_dim", "value_dim")}
+    return sizes | {"q_rank": draw(st.integers(0, 3))}
+
+
+@st.composite
+def expert_layers(draw, layers):
+    return {
+        "top_k": draw(st.integers(1, 2)),
+        "dense_layers": draw(st.integers(0, layers - 1)),
+        "expert_ffn": draw(st.sampled_from([0, 3])),
+        "shared_ffn": draw(st.sampled_from([0, 5])),
+    }
+
+
+@st.composite
 def profiles(draw):
     flags = [draw(st.booleans()) for _ in range(6)] if draw(st.booleans()) else []
-    return Profile("drawn", *flags)
+    return Profile(
+        "drawn",
+        *flags,
+        tensor_units=draw(st.booleans()),
+        persistent_below=draw(st.sampled_from([0, 9, 40])),
+        bucket_caps=draw(st.sampled_from([(), (30,), (10, 100)])),
+        eager=draw(st.sampled_from([(), ("norm", "loss")])),
+    )
 
 
 def check(case, profile, clipping, loss, optimizer):
@@ -139,7 +173,7 @@ def check(case, profile, clipping, loss, optimizer):
     for rank in result.ranks:
         here = dict(rank.coordinates)
         check_traffic(communication_at(plan, sizes, DEFAULT, here), rank)
-        check_memory(memory_at(plan, sizes, DEFAULT, here), rank, plan)
+        check_memory(memory_at(plan, sizes, FLOAT32, here), rank, plan, FLOAT32)
 
 
 drawn = given(

@@ -1,20 +1,19 @@
 """Models by name and from files."""
 
 import pytest
-from reference import parameters
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.models import Shape, transformer
-from placement_proofs.zoo import DENSE, load_model, named
+from placement_proofs.zoo import DENSE, elements, load_model, named
 
 
 def test_the_dense_default_has_eight_billion_parameters():
-    assert parameters(named("dense")) == 8_030_261_248
+    assert elements(named("dense")) == 8_030_261_248
 
 
 def test_a_folded_model_has_the_parameters_of_the_unfolded_one():
     shape = Shape(layers=5, tied=True, experts=2, bias=True, gated=False)
-    assert parameters(transformer(shape)) == parameters(transformer(shape, folded=True))
+    assert elements(transformer(shape)) == elements(transformer(shape, folded=True))
 
 
 def test_a_file_builds_on_a_named_shape(tmp_path):

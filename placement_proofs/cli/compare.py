@@ -124,16 +124,17 @@ def _stacks(
 ) -> Stacks:
     from placement_proofs.cost.convention import convention as convention_named
     from placement_proofs.cost.stacks import compare_stacks
-    from placement_proofs.profile import PROFILES
+    from placement_proofs.profile import profile
 
-    if len(subjects) != 1 or against not in PROFILES:
+    if len(subjects) != 1:
         raise IllFormed(
             "--against",
             f"{against!r} with {len(subjects)} subjects",
-            f"one subject under two profiles; profiles are {', '.join(PROFILES)}",
+            "one subject under two profiles",
             'write compare "fsdp(dp=N)" --profile torch-fsdp2 --against paper',
         )
+    first = profile(against, "--against")
     asked = read(subjects[0], **options)
     composition, model = asked.composed()
     widths = convention_named(convention)
-    return compare_stacks(composition, model, asked.profile, PROFILES[against], widths)
+    return compare_stacks(composition, model, asked.profile, first, widths)

@@ -23,7 +23,11 @@ def plan_options(function: F) -> F:
             "--model", metavar="M", help="dense, llama-7b, ..., a TOML file or config.json."
         ),
         click.option("--world", type=int, metavar="N", help="Number of ranks of a config file."),
-        click.option("--profile", metavar="P", help="Training stack; the default is paper."),
+        click.option(
+            "--profile",
+            metavar="P",
+            help="Training stack (default paper), such as torch-fsdp2 or megatron+eager-norm.",
+        ),
         click.option("--loss", metavar="L", help="mean (default), tokens, or sum."),
         click.option(
             "--without",

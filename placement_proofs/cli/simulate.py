@@ -50,7 +50,7 @@ Examples:
 )
 @click.option(
     "--model",
-    type=click.Choice(["transformer", "moe", "perceptron"]),
+    type=click.Choice(["transformer", "moe", "latent", "perceptron"]),
     help="The small model; by default the one like the subject's, for fractions the perceptron.",
 )
 @click.option("--world", type=int, metavar="N", help="Number of ranks of a config file.")

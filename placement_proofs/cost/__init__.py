@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TypeVar
 
+from placement_proofs import schedule
 from placement_proofs.cost.communication import (
     Communication,
     bytes_of_steps,
@@ -34,13 +35,18 @@ N = TypeVar("N")
 def bubble(plan: Plan, sizes: Sizes[N]) -> N | Fraction:
     """Idle time of a pipeline per unit of work: ``(p - 1) / m``, over ``v`` chunks if interleaved.
 
-    Sources: arXiv 1811.06965 (gpipe), 2104.04473 (1f1b and interleaved, section 2.2). Zero without
-    a pipeline.
+    Forward pass, backward pass for inputs and backward pass for weights take equally long: zb-h1
+    idles a third of that, zb-h2 nowhere (arXiv 2401.10241, table 2). Zero without a pipeline.
     """
-    if plan.schedule == "none":
+    share = schedule.bubble(schedule.law_of(plan))
+    if plan.schedule == "none" or not share:
         return sizes.dim(0)
     idle = sizes.difference(sizes.axis(plan.pipeline), sizes.dim(1))
-    return sizes.ratio(idle, sizes.product([sizes.dim(plan.micro), sizes.dim(plan.chunks)]))
+    work = [sizes.dim(plan.micro), sizes.dim(plan.chunks)]
+    if share != 1:
+        idle = sizes.product([sizes.dim(share.numerator), idle])
+        work.append(sizes.dim(share.denominator))
+    return sizes.ratio(idle, sizes.product(work))
 
 
 __all__ = [

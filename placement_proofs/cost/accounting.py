@@ -144,7 +144,7 @@ class Accounts(Generic[N]):
         sizes, names = self.measure.sizes, skipped & set(term.names)
         values = [v for n, v in self.plan.values.items() if n in names]
         parts = [self.measure.elements(v.shape, v.layout) for v in values]
-        widths = [sizes.dim(self.convention.width(v.mask, v.logits)) for v in values]
+        widths = [sizes.dim(self.convention.width(v.mask, v.logits, v.wide)) for v in values]
         return sizes.total([sizes.product(pair) for pair in zip(parts, widths, strict=True)])
 
     def _uncounted(self) -> set[str]:
@@ -174,8 +174,8 @@ def _gates(plan: Plan) -> set[str]:
 def _attended(plan: Plan) -> set[str]:
     """What nothing but an attention reads."""
     runs = _runs(plan)
-    read = {n for r in runs if r.kind != "attention" for n in r.ins}
-    return {n for r in runs if r.kind == "attention" for n in r.ins} - read
+    read = {n for r in runs if "heads" not in dict(r.attrs) for n in r.ins}
+    return {n for r in runs if "heads" in dict(r.attrs) for n in r.ins} - read
 
 
 def _of_ends(plan: Plan) -> set[str]:

@@ -19,6 +19,10 @@ STATISTIC_BYTES = 4
 """Bytes of one element of a statistic (a squared norm, the sums of a loss): always float32."""
 
 
+FLOAT32_BYTES = 4
+"""Bytes of one element of what an eager kernel keeps in float32."""
+
+
 class Ends(Enum):
     """On which pipeline positions embedding and head count."""
 
@@ -95,8 +99,13 @@ class Convention:
         }
         return tuple(text for text, said in texts.items() if said)
 
-    def width(self, mask: bool, logits: bool) -> int:
-        """Bytes of one element of an activation: a mask, what a loss reads, or another one."""
+    def width(self, mask: bool, logits: bool, wide: bool = False) -> int:
+        """Bytes of one element of an activation: a mask, what a loss reads, or another one.
+
+        What a kernel keeps in float32 is ``wide`` whatever the convention.
+        """
+        if wide:
+            return FLOAT32_BYTES
         return self.mask if mask else (self.logits if logits else 0) or self.activation
 
     @property

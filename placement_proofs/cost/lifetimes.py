@@ -17,7 +17,9 @@ from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.measure import Measure, shards
 from placement_proofs.layout import Collective
 from placement_proofs.mesh import Dim
+from placement_proofs.model import Half
 from placement_proofs.plan import (
+    LOOPED,
     Action,
     Buffer,
     Item,
@@ -49,15 +51,26 @@ Key: TypeAlias = tuple[Kept, str, str]
 """A buffer: its kind, the tensor or value, and which copy of it."""
 
 
+@dataclass(frozen=True)
+class Saved(Generic[N]):
+    """Activations kept after a pass: of a block, names, bytes of one copy, how many copies."""
+
+    block: str
+    names: tuple[str, ...]
+    payload: N
+    copies: N
+
+
 @dataclass
 class Lifetimes(Generic[N]):
     """The fold over a stage.
 
     Attributes:
-        points: bytes by kind after every step that makes something, as the sum over all copies.
+        points: for every pass, bytes by kind after each step that makes something, as the sum over
+            all copies.
         copies: what the other copies of a folded block hold, by kind.
-        saved: names, bytes and copies of what is kept from the forward to the backward pass.
-        after_forward: bytes of activations at the end of the forward pass.
+        kept: names, bytes and copies of the activations that are kept after a pass for later ones.
+        left: bytes of activations at the end of a pass.
         fixed: bytes of parameters that stay gathered over all micro-batches.
     """
 
@@ -65,8 +78,9 @@ class Lifetimes(Generic[N]):
     stage: Stage
     measure: Measure[N]
     convention: Convention
-    points: list[dict[Kept, N]] = field(default_factory=list)
-    saved: list[tuple[str, tuple[str, ...], N, N]] = field(default_factory=list)
+    points: dict[str, list[dict[Kept, N]]] = field(default_factory=dict)
+    kept: dict[str, list[Saved[N]]] = field(default_factory=dict)
+    left: dict[str, N] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.zero = self.measure.sizes.dim(0)
@@ -77,13 +91,16 @@ class Lifetimes(Generic[N]):
         self.shared: dict[Key, int] = {}
         self.sums = dict.fromkeys(KINDS, self.zero)
         self.copies: dict[str, dict[Kept, N]] = {}
+        self.behind: dict[str, list[Key]] = {}
         self.grown = False
         self.last: Key | None = None
         self.fixed = self._fixed()
-        self._walk(self.stage.forward)
-        self.after_forward = self.held()[Kept.ACTIVATIONS]
-        self._save()
-        self._walk(self.stage.backward)
+        for section in LOOPED:
+            self.now: list[dict[Kept, N]] = self.points.setdefault(section, [])
+            self.saved: list[Saved[N]] = self.kept.setdefault(section, [])
+            self._walk(getattr(self.stage, section))
+            self._save()
+            self.left[section] = self.held()[Kept.ACTIVATIONS]
 
     def held(self) -> dict[Kept, N]:
         """Bytes by kind now, all copies of folded blocks included."""
@@ -104,13 +121,14 @@ class Lifetimes(Generic[N]):
 
     def _save(self) -> None:
         names = tuple(key[1] for key in self.live if key[0] is Kept.ACTIVATIONS)
-        self.saved.append(("", names, self.sums[Kept.ACTIVATIONS], self.one))
+        if names:
+            self.saved.append(Saved("", names, self.sums[Kept.ACTIVATIONS], self.one))
 
     # walking
 
     def _walk(self, steps: Sequence[Step]) -> None:
         for (block, times), group in groupby(steps, key=_folded):
-            start, before = len(self.points), set(self.root)
+            start, before = len(self.now), set(self.root)
             read = self._run(group)
             if block:
                 self._close(block, times, start, before, read)
@@ -123,7 +141,7 @@ class Lifetimes(Generic[N]):
             if isinstance(step, Run) and not step.backward:
                 read.update(step.ins)
             if self.grown:
-                self.points.append(self.held())
+                self.now.append(self.held())
                 self.grown = False
         return read
 
@@ -137,13 +155,15 @@ class Lifetimes(Generic[N]):
         if first:
             handed = ((Kept.ACTIVATIONS, name, "") for name in read)
             left += [k for k in handed if k in before and k in self.root]
+        left += [k for k in self.behind.get(block, ()) if k in self.root and k not in left]
         old = self.copies.pop(block, None)
         new = self._others(left, times)
         if old is None or any(new[k] != self.zero for k in KINDS):
-            others = [self._moved(p, old, new) for p in self.points[start:]]
-            self.points[start:] = others if old is None else [*self.points[start:], *others]
+            others = [self._moved(p, old, new) for p in self.now[start:]]
+            self.now[start:] = others if old is None else [*self.now[start:], *others]
         self.copies[block] = new
-        if first and left:
+        self.behind[block] = left
+        if left:
             self._save_copies(block, left, times)
 
     def _others(self, left: Sequence[Key], times: Dim) -> dict[Kept, N]:
@@ -167,7 +187,8 @@ class Lifetimes(Generic[N]):
         roots = {self.root[key] for key in left if key[0] is Kept.ACTIVATIONS}
         payload = sizes.total([self.live[root] for root in roots])
         more = sizes.difference(sizes.dim(times), self.one)
-        self.saved.append((block, tuple(sorted(r[1] for r in roots)), payload, more))
+        if roots:
+            self.saved.append(Saved(block, tuple(sorted(r[1] for r in roots)), payload, more))
 
     # buffers
 
@@ -219,16 +240,16 @@ class Lifetimes(Generic[N]):
         if value.integer or (what is What.COTANGENT and not value.needs_gradient):
             return
         count = self.measure.elements(value.shape, value.layout)
-        width = self.convention.width(value.mask, value.logits)
+        width = self.convention.width(value.mask, value.logits, value.wide)
         self._put(_key(name, what), self._bytes(count, width))
 
     def _backward(self, step: Run) -> None:
-        for name in step.params:
+        for name in () if step.half is Half.INPUTS else step.params:
             tensor = self.tensors[name]
             if tensor.trainable and not self._in_place(tensor):
                 count = self.measure.elements(tensor.shape, shards(tensor.use))
                 self._put((Kept.FRESH, name, "micro"), self._bytes(count, self.convention.gathered))
-        for name in step.ins:
+        for name in () if step.half is Half.WEIGHTS else step.ins:
             self._activation(name, What.COTANGENT)
         self._scratch(step)
 
@@ -238,14 +259,19 @@ class Lifetimes(Generic[N]):
             last = self.last
             for name, _ in step.scratch:
                 self._activation(name, What.ACTIVATION)
-            self.points.append(self.held())
+            self.now.append(self.held())
             for name, _ in step.scratch:
                 self._drop(_key(name, What.ACTIVATION))
             self.last = last
 
     def _in_place(self, tensor: PlanTensor) -> bool:
-        """Whether a fresh gradient is the stored one: one micro-batch, same part, same width."""
+        """Whether a fresh gradient is the stored one: one micro-batch, same part, same width.
+
+        A kernel that adds to the stored one needs the same part alone.
+        """
         same = set(shards(tensor.use)) == set(shards(tensor.gradient))
+        if tensor.in_place:
+            return same
         widths = self.convention.gathered == self.convention.gradient
         return self.plan.micro == 1 and same and widths
 

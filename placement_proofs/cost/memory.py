@@ -10,12 +10,13 @@ from placement_proofs.cost.accounting import Accounts
 from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.lifetimes import KINDS, Kept, Lifetimes
 from placement_proofs.cost.measure import Measure, at, largest
+from placement_proofs.cost.stored import stored_terms
 from placement_proofs.cost.terms import OFF, Term, plain
 from placement_proofs.cost.walk import named_position, position_at, positions_of
-from placement_proofs.layout import Layout, positions, shard_axes
-from placement_proofs.mesh import Dim, IntSizes, Sizes
+from placement_proofs.mesh import IntSizes, Sizes
 from placement_proofs.placement import State
-from placement_proofs.plan import Plan, PlanTensor, Position, in_flight
+from placement_proofs.plan import LOOPED, Plan, Position
+from placement_proofs.schedule import Moment, Pass, in_flight, moments
 
 N = TypeVar("N")
 
@@ -33,10 +34,11 @@ class Memory(Generic[N]):
         by: states held on the device between steps: parameters, gradients, optimizer.
         host: states held off the device, on the host or on NVMe.
         persistent: all bytes on the device between steps.
-        saved: activations kept from the forward to the backward pass, all micro-batches in flight
-            (interleaved: the chunks share what is in flight evenly, rounded up).
+        saved: activations kept between passes when most micro-batches are in flight.
         transient: the largest holding of each kind that is dropped within a step.
-        in_flight: micro-batches that are kept at the same time (chunks of them if interleaved).
+        in_flight: micro-batches whose backward pass is still to come, at the most (passes of
+            chunks if interleaved).
+        waiting: beside them, micro-batches whose gradients of weights are still to come.
         peak: the largest sum of everything on the device within a step.
     """
 
@@ -49,6 +51,7 @@ class Memory(Generic[N]):
     saved: N
     transient: Mapping[str, N]
     in_flight: N
+    waiting: N
     peak: N
 
     def to_json(self) -> dict[str, object]:
@@ -62,6 +65,7 @@ class Memory(Generic[N]):
             "saved_activations": plain(self.saved),
             "transient": {kind: plain(v) for kind, v in self.transient.items()},
             "in_flight": plain(self.in_flight),
+            "waiting_for_weights": plain(self.waiting),
             "peak": plain(self.peak),
             "terms": [term.to_json() for term in self.terms],
         }
@@ -123,7 +127,6 @@ class _Walk(Generic[N]):
         self.sizes = measure.sizes
         self.convention = convention
         self.folds: dict[int, Lifetimes[N]] = {}
-        self.stored: dict[int, list[Term[N]]] = {}
 
     def memory(self, position: Position) -> Memory[N]:
         """The memory of a position as the convention counts it."""
@@ -131,18 +134,20 @@ class _Walk(Generic[N]):
         return accounts.counted(self.placed(position), position)
 
     def _on_device(self, position: Position) -> list[Term[N]]:
-        return [t for t in self._stored(position) if t.why != OFF]
+        stored = stored_terms(self.plan, self.measure, self.convention, position)
+        return [t for t in stored if t.why != OFF]
 
     def placed(self, position: Position) -> Memory[N]:
         """The memory of a position as the plan places it."""
         total = self.sizes.total
-        stored = self._stored(position)
+        stored = stored_terms(self.plan, self.measure, self.convention, position)
         device = [t for t in stored if t.why != OFF]
         by = _by_state(device, self.sizes)
         persistent = total(list(by.values()))
         folds = [self.fold(number) for number, _ in position.stages]
         flying = in_flight(self.plan, position, self.sizes)
-        kept = self._kept(folds, position, flying)
+        found = moments(self.plan, position, self.sizes)
+        kept = self._kept(folds, found)
         return Memory(
             self.convention,
             position.name,
@@ -151,9 +156,10 @@ class _Walk(Generic[N]):
             _by_state([t for t in stored if t.why == OFF], self.sizes),
             persistent,
             total([self.sizes.product([t.payload, t.times]) for t in kept]),
-            self._transient(folds, position, flying),
+            self._transient(folds, position, found),
             flying,
-            total([persistent, self._most(folds, position, flying, KINDS)]),
+            total(list(self._fullest(folds, found).waiting)),
+            total([persistent, self._most(folds, position, found, KINDS)]),
         )
 
     def fold(self, number: int) -> Lifetimes[N]:
@@ -162,153 +168,125 @@ class _Walk(Generic[N]):
             self.folds[number] = Lifetimes(self.plan, stage, self.measure, self.convention)
         return self.folds[number]
 
-    # states between steps
+    # within a step
 
-    def _stored(self, position: Position) -> list[Term[N]]:
+    def _kept(self, folds: Sequence[Lifetimes[N]], found: Sequence[Moment[N]]) -> list[Term[N]]:
+        """Activations between passes, when most are in flight, the pass that runs included."""
+        full, waiting = self._held_counts(self._fullest(folds, found))
         terms: list[Term[N]] = []
-        for number, count in position.stages:
-            tensors = self.plan.stages[number].tensors
-            times = self.sizes.dim(count)
-            for tensor in (t for t in tensors if not t.flat):
-                terms += self._states(tensor, times)
-            for unit in dict.fromkeys(t.unit for t in tensors if t.flat):
-                terms += self._flat([t for t in tensors if t.flat and t.unit == unit], times)
+        for fold, ahead, behind in zip(folds, full, waiting, strict=True):
+            terms += self._saved(fold, Pass.FORWARD, ahead, "kept for backward")
+            terms += self._saved(fold, Pass.BACKWARD, behind, "kept for the gradients of weights")
         return terms
 
-    def _flat(self, unit: Sequence[PlanTensor], count: N) -> list[Term[N]]:
-        """The states of a unit that is stored as one flat tensor, each rank an equal part."""
-        first = unit[0]
-        axes = shard_axes(first.stored)
-        whole = self.sizes.total([self.measure.elements(t.shape, ()) for t in unit])
-        part = self.sizes.cdiv(whole, positions(axes, self.sizes))
-        times = self.sizes.product([count, self.sizes.dim(first.times)])
-        names = tuple(t.name for t in unit)
+    def _saved(self, fold: Lifetimes[N], after: Pass, turns: N, why: str) -> list[Term[N]]:
+        if turns == self.sizes.dim(0):
+            return []
         terms = []
-        for state, width in self._widths(first):
-            payload = self.sizes.product([part, width])
-            held = self.sizes.product([payload, times])
-            why = OFF if state.value in first.offloaded else _why(axes)
+        for saved in fold.kept[after.value]:
+            times = self.sizes.product([turns, saved.copies])
             terms.append(
-                Term(state.value, axes, "", "", first.unit, "", why, names, times, payload, held)
+                Term(
+                    Kept.ACTIVATIONS.value,
+                    (),
+                    after.value,
+                    after.value,
+                    "",
+                    saved.block,
+                    why + (" by the other copies" if saved.block else ""),
+                    saved.names,
+                    times,
+                    saved.payload,
+                    self.sizes.product([saved.payload, times]),
+                )
             )
         return terms
 
-    def _states(self, tensor: PlanTensor, count: N) -> list[Term[N]]:
-        times = self.sizes.product([count, self.sizes.dim(tensor.times)])
-        layouts = {
-            State.PARAMETERS: tensor.stored,
-            State.GRADIENTS: tensor.gradient,
-            State.OPTIMIZER: tensor.optimizer,
-        }
-        cells = self._widths(tensor)
-        return [self._state(tensor, state, layouts[state], width, times) for state, width in cells]
+    def _fullest(self, folds: Sequence[Lifetimes[N]], found: Sequence[Moment[N]]) -> Moment[N]:
+        """The moment with most in flight, of these the one with most bytes (symbols: the first)."""
+        if not isinstance(self.sizes, IntSizes):
+            return found[0]
+        most = sum(found[0].full), sum(found[0].waiting)
+        equal = [m for m in found if (sum(m.full), sum(m.waiting)) == most]
+        return max(equal, key=lambda m: self._others(folds, m, running=True))
 
-    def _widths(self, tensor: PlanTensor) -> list[tuple[State, N]]:
-        """The states of a tensor, with bytes per element."""
-        c = self.convention
-        widths: list[tuple[State, Dim]] = [(State.PARAMETERS, c.parameter)]
-        if tensor.trainable:
-            widths += [(State.GRADIENTS, c.gradient), (State.OPTIMIZER, c.optimizer)]
-        return [(state, self.sizes.dim(width)) for state, width in widths]
-
-    def _state(
-        self, tensor: PlanTensor, state: State, layout: Layout, width: N, times: N
-    ) -> Term[N]:
-        payload = self.sizes.product([self.measure.elements(tensor.shape, layout), width])
-        axes = shard_axes(layout)
-        why = OFF if state.value in tensor.offloaded else _why(axes)
-        held = self.sizes.product([payload, times])
-        names = (tensor.name,)
-        return Term(state.value, axes, "", "", tensor.unit, "", why, names, times, payload, held)
-
-    # within a step
-
-    def _kept(self, folds: Sequence[Lifetimes[N]], position: Position, flying: N) -> list[Term[N]]:
-        chunks = self.plan.chunks
-        turns = flying if chunks == 1 else self.sizes.cdiv(flying, self.sizes.dim(chunks))
-        terms = []
-        for fold, (_, count) in zip(folds, position.stages, strict=True):
-            for block, names, payload, copies in fold.saved:
-                times = self.sizes.product([turns, copies, self.sizes.dim(count)])
-                held = self.sizes.product([payload, times])
-                why = "kept for backward" + (" by the other copies" if block else "")
-                terms.append(
-                    Term(
-                        Kept.ACTIVATIONS.value,
-                        (),
-                        "forward",
-                        "forward",
-                        "",
-                        block,
-                        why,
-                        names,
-                        times,
-                        payload,
-                        held,
-                    )
-                )
-        return terms
+    def _held_counts(self, moment: Moment[N]) -> tuple[list[N], list[N]]:
+        """Passes that wait for backward, and for weights, with the one that runs (by stage)."""
+        full, waiting = list(moment.full), list(moment.waiting)
+        here = waiting if moment.kind is Pass.WEIGHTS else full
+        here[moment.running] = self.sizes.total([here[moment.running], self.sizes.dim(1)])
+        return full, waiting
 
     def _transient(
-        self, folds: Sequence[Lifetimes[N]], position: Position, flying: N
+        self, folds: Sequence[Lifetimes[N]], position: Position, found: Sequence[Moment[N]]
     ) -> dict[str, N]:
-        return {kind.value: self._most(folds, position, flying, (kind,)) for kind in KINDS}
+        return {kind.value: self._most(folds, position, found, (kind,)) for kind in KINDS}
 
     def _most(
         self,
         folds: Sequence[Lifetimes[N]],
         position: Position,
-        flying: N,
+        found: Sequence[Moment[N]],
         kinds: tuple[Kept, ...],
     ) -> N:
-        """The largest sum of some kinds: one micro-batch at its fullest, the others in waiting."""
-        total = self.sizes.total
-        points = [total([p[k] for k in kinds]) for fold in folds for p in fold.points]
-        lasting = self._lasting(folds, position, flying)
-        return total([self.sizes.largest(points), *(n for k in kinds for n in lasting[k])])
+        """The largest sum of some kinds: one pass at its fullest, beside what the others hold."""
+        sizes = self.sizes
+        waits = Kept.ACTIVATIONS in kinds
+        beside: dict[N, list[N]] = {}
+        for moment in found:
+            others = self._others(folds, moment) if waits else sizes.dim(0)
+            points = self._points(folds, moment)
+            beside.setdefault(others, []).extend(sizes.total([p[k] for k in kinds]) for p in points)
+        most = [sizes.total([sizes.largest(p), others]) for others, p in beside.items() if p]
+        parts = [sizes.largest(most)]
+        if Kept.GATHERED in kinds:
+            parts += self._fixed(folds, position)
+        return sizes.total(parts)
+
+    def _fixed(self, folds: Sequence[Lifetimes[N]], position: Position) -> list[N]:
+        """Parameters that stay gathered over all micro-batches."""
+        counts = [self.sizes.dim(count) for _, count in position.stages]
+        pairs = zip(counts, folds, strict=True)
+        return [self.sizes.product([count, fold.fixed]) for count, fold in pairs]
 
     def at_peak(self, position: Position) -> dict[str, N]:
         """What is held for a while when all of it together is most, by kind."""
         total = self.sizes.total
         folds = [self.fold(number) for number, _ in position.stages]
-        points = {total(list(p.values())): p for fold in folds for p in fold.points}
-        fullest = points.get(self.sizes.largest(list(points)), {})
-        lasting = self._lasting(folds, position, in_flight(self.plan, position, self.sizes))
-        fresh = {k: [fullest[k]] if fullest else [] for k in KINDS}
-        return {k.value: total([*fresh[k], *lasting[k]]) for k in KINDS}
+        found: dict[N, dict[Kept, N]] = {}
+        for moment in moments(self.plan, position, self.sizes):
+            others = self._others(folds, moment)
+            for point in self._points(folds, moment):
+                held = {**point, Kept.ACTIVATIONS: total([point[Kept.ACTIVATIONS], others])}
+                found.setdefault(total(list(held.values())), held)
+        zero = dict.fromkeys(KINDS, self.sizes.dim(0))
+        fullest = found.get(self.sizes.largest(list(found)), zero)
+        lasting = {Kept.GATHERED: self._fixed(folds, position)}
+        return {k.value: total([fullest[k], *lasting.get(k, [])]) for k in KINDS}
 
-    def _lasting(
-        self, folds: Sequence[Lifetimes[N]], position: Position, flying: N
-    ) -> dict[Kept, list[N]]:
-        """What is held beside one micro-batch: the others in waiting, copies gathered for all."""
-        lasting: dict[Kept, list[N]] = {kind: [] for kind in KINDS}
-        if self.plan.schedule != "none":
-            lasting[Kept.ACTIVATIONS].append(self._waiting(folds, position, flying))
-        counts = [self.sizes.dim(count) for _, count in position.stages]
-        pairs = zip(counts, folds, strict=True)
-        lasting[Kept.GATHERED] += [self.sizes.product([count, f.fixed]) for count, f in pairs]
-        return lasting
+    def _points(self, folds: Sequence[Lifetimes[N]], moment: Moment[N]) -> list[dict[Kept, N]]:
+        """What the pass that runs holds, step by step; without a schedule, all passes."""
+        passes = LOOPED if self.plan.schedule == "none" else (moment.kind.value,)
+        return [point for name in passes for point in folds[moment.running].points[name]]
 
-    def _waiting(self, folds: Sequence[Lifetimes[N]], position: Position, flying: N) -> N:
-        """Activations of the other micro-batches in flight; chunks share them evenly."""
-        sizes = self.sizes
-        each = [
-            sizes.product([sizes.dim(count), fold.after_forward])
-            for fold, (_, count) in zip(folds, position.stages, strict=True)
+    def _others(
+        self, folds: Sequence[Lifetimes[N]], moment: Moment[N], *, running: bool = False
+    ) -> N:
+        """Activations that the other passes hold; with ``running``, also what this one keeps."""
+        full, waiting = moment.full, moment.waiting
+        if running:
+            full, waiting = map(tuple, self._held_counts(moment))
+        parts = [
+            self.sizes.product([count, fold.left[name.value]])
+            for name, counts in ((Pass.FORWARD, full), (Pass.BACKWARD, waiting))
+            for fold, count in zip(folds, counts, strict=True)
         ]
-        others = sizes.difference(flying, sizes.dim(1))
-        waiting = sizes.product([others, sizes.total(each)])
-        chunks = self.plan.chunks
-        return waiting if chunks == 1 else sizes.cdiv(waiting, sizes.dim(chunks))
-
-
-def _why(axes: tuple[str, ...]) -> str:
-    return f"sharded over {'*'.join(axes)}" if axes else "stored whole"
+        return self.sizes.total(parts)
 
 
 def _by_state(terms: Sequence[Term[N]], sizes: Sizes[N]) -> dict[str, N]:
-    """Bytes by state."""
+    """Bytes by state, and of copies and buffers if there are any."""
     groups: dict[str, list[N]] = {state.value: [] for state in STORED}
     for term in terms:
-        groups[term.what].append(sizes.product([term.payload, term.times]))
+        groups.setdefault(term.what, []).append(sizes.product([term.payload, term.times]))
     return {state: sizes.total(parts) for state, parts in groups.items()}

@@ -8,12 +8,9 @@ from typing import Generic, TypeVar
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import Dim, IntSizes, Sizes
-from placement_proofs.plan import Plan, Position, Stage, Step
+from placement_proofs.plan import LOOPED, Plan, Position, Stage, Step
 
 N = TypeVar("N")
-
-LOOPED = ("forward", "backward")
-"""The sections that run once a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from placement_proofs.composition import Composition
 from placement_proofs.derive.gathers import add_gathers
+from placement_proofs.derive.kernels import with_kernels
 from placement_proofs.derive.lifetimes import with_drops
-from placement_proofs.derive.owners import owners
+from placement_proofs.derive.owners import elements, owners
 from placement_proofs.derive.placed import Context, Placed, place_tensor
 from placement_proofs.derive.program import values_with_internals, write_program
 from placement_proofs.derive.reductions import (
     LOSSES,
+    buckets,
     normalise,
     reduce_after_loop,
     reduce_for_readers,
@@ -27,7 +29,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.layout import sharded
 from placement_proofs.mesh import Dim
 from placement_proofs.model import Model
-from placement_proofs.models import ROOT
+from placement_proofs.models import ROOT, transformer
 from placement_proofs.placement import Placement
 from placement_proofs.plan import Phase, Plan, PlanValue, Stage
 from placement_proofs.profile import PAPER, Profile
@@ -56,10 +58,10 @@ def derive(
         )
     placement = composition.placement
     mesh = composition.mesh
-    if profile.one_unit:
-        model = replace(model, tensors=tuple(replace(t, unit=ROOT) for t in model.tensors))
     schedule = placement.schedule
     depth: Dim = mesh.size(schedule.axis) if schedule else 1
+    model = with_kernels(_cuttable(model, depth), profile)
+    model = _with_units(model, profile)
     typed = assign_layouts(model, placement, profile)
     bodies, positions = cut(model, placement, depth)
     values = values_with_internals(model, typed)
@@ -79,7 +81,25 @@ def derive(
         typed.mean_axes,
         batch,
         loss,
+        profile.buffers,
     )
+
+
+def _cuttable(model: Model, depth: Dim) -> Model:
+    """The model with its layers one by one, if they are of several kinds and stages are known."""
+    kinds = [b for b in model.blocks if b.times != 1]
+    if len(kinds) < 2 or depth == 1 or not isinstance(depth, int) or model.shape is None:
+        return model
+    single = transformer(model.shape, name=model.name)
+    return replace(single, dims=model.dims, micro_batch=model.micro_batch)
+
+
+def _with_units(model: Model, profile: Profile) -> Model:
+    """The gather units of a profile: those of the model, one, or one for each tensor."""
+    if not profile.one_unit and not profile.tensor_units:
+        return model
+    units = {t.name: ROOT if profile.one_unit else t.name for t in model.tensors}
+    return replace(model, tensors=tuple(replace(t, unit=units[t.name]) for t in model.tensors))
 
 
 class _Stages:
@@ -129,9 +149,15 @@ class _Stages:
                 tied = len(users) > 1 and times[users[k]] == 1
                 use = self.typed.uses[tensor.name]
                 owner = owned.get(tensor.name)
-                context = Context(use, users[k], times[users[k]], tied, owner)
+                few = elements(tensor, self.model) < self.profile.persistent_below
+                context = Context(use, users[k], times[users[k]], tied, owner, few)
                 result.append(place_tensor(tensor, self.placement, context, self.profile))
         return result
+
+    def buckets(self, trained: Sequence[Placed]) -> list[list[Placed]]:
+        """The tensors that are reduced together."""
+        counts = {t.name: elements(t, self.model) for t in self.model.tensors}
+        return buckets(trained, self.profile, counts)
 
     def sharings(self) -> list[tuple[str, ...]]:
         """The axis sets over which squares are summed: every stage takes part in all of them."""
@@ -146,10 +172,11 @@ class _Stages:
         scheduled = len(self.bodies) > 1
         schedule = self.placement.schedule
         pipeline = (schedule.axis,) if schedule and scheduled else ()
-        forward, backward = with_drops(body.forward, body.backward, self.values, body.kept)
-        reduce_in_loop(trained, backward, self.profile)
+        bodies = (body.forward, body.backward, body.weights)
+        forward, backward, weights = with_drops(bodies, self.values, body.kept)
+        reduce_in_loop(self.buckets(trained), (backward, weights))
         before, released = add_gathers(placed, forward, backward, self.profile, scheduled=scheduled)
-        after = released + reduce_after_loop(trained, self.profile)
+        after = released + reduce_after_loop(self.buckets(trained), self.profile)
         if pipeline:
             after += reduce_ties(trained, f"{pipeline[0]}:tied")
         after += normalise(trained, self.typed.mean_axes, self.loss)
@@ -162,7 +189,7 @@ class _Stages:
             after += reduce_for_readers(trained, Phase.UPDATE, reads, again=True)
         else:
             after += reduce_for_readers(trained, Phase.UPDATE, reads)
-        after += update(trained)
+        after += update(trained, together=self.profile.one_broadcast)
         return Stage(
             body.name,
             tuple(p.tensor for p in placed),
@@ -170,4 +197,5 @@ class _Stages:
             tuple(forward),
             tuple(backward),
             tuple(after),
+            tuple(weights),
         )

@@ -7,8 +7,9 @@ from placement_proofs.layout import Layout
 from placement_proofs.mesh import Dim, IntSizes
 from placement_proofs.model import Model
 from placement_proofs.plan import Plan, Run
+from placement_proofs.schedule import check_rounds
 
-UNEVEN = ("V", "f", "fs", "Psi")
+UNEVEN = ("V", "f", "fs", "fe", "Psi")
 """Dims whose shards may differ in size: they are padded on the wire, not rejected."""
 
 
@@ -23,13 +24,14 @@ def check_fit(plan: Plan, model: Model, sizes: IntSizes) -> None:
             if size not in UNEVEN and not _is_heads(model, size):
                 _check_dim(value.name, size, dim, value.layout, sizes)
     for _, _, step in plan.steps():
-        if isinstance(step, Run) and step.kind == "attention" and not step.backward:
+        if isinstance(step, Run) and "heads" in dict(step.attrs) and not step.backward:
             _check_heads(plan, step, sizes)
     _check_layers(plan, model, sizes)
+    check_rounds(plan, sizes)
 
 
 def _is_heads(model: Model, size: Dim) -> bool:
-    return size in ("h", "hkv", "ha")
+    return size in ("h", "hkv", "ha", "hq", "hn", "hv")
 
 
 def _parts(layout: Layout, dim: int, sizes: IntSizes) -> tuple[int, tuple[str, ...]]:
@@ -67,9 +69,9 @@ def _check_heads(plan: Plan, run: Run, sizes: IntSizes) -> None:
 
 def _check_layers(plan: Plan, model: Model, sizes: IntSizes) -> None:
     folded = [b for b in model.blocks if b.times != 1]
-    if not folded or plan.schedule == "none":
+    if not folded or plan.schedule == "none" or len(plan.stages) != 3:
         return
-    layers = sizes.dim(folded[0].times)
+    layers = sizes.dim(folded[-1].times)
     stages = sizes.axis(plan.pipeline) * plan.chunks
     if layers % stages:
         raise IllFormed(

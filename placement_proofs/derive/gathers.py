@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from placement_proofs.derive.placed import Placed, by_shard, by_unit, spans, unshared
 from placement_proofs.layout import Collective, Entry, Layout, without
+from placement_proofs.model import PARAMETERS_READ
 from placement_proofs.plan import Action, Buffer, Item, Local, Phase, Run, Step, Transfer
 from placement_proofs.profile import Profile
 
@@ -30,6 +31,7 @@ def add_gathers(
         unit = members[0].tensor.unit
         root = profile.root_spans_step and unit == "root"
         kept = root or (profile.keep_last_unit and unit == last) or any(p.keep for p in members)
+        kept = kept or profile.gathers_once
         whole = unit == "root" and (root or profile.root_spans_pass)
         if kept and scheduled:
             before += gather(members, Phase.FORWARD)
@@ -38,7 +40,26 @@ def add_gathers(
             over = profile.regather_axes
             _insert(forward, members, Phase.FORWARD, over, whole=whole, release_too=not kept)
             _insert(backward, members, Phase.BACKWARD, over, whole=whole, gather_too=not kept)
+            if profile.gathers_once:
+                _gather_again(backward, members, profile.regathered)
     return before, after
+
+
+def _gather_again(steps: list[Step], members: Sequence[Placed], kinds: tuple[str, ...]) -> None:
+    """Gather anew what the backward pass of a recomputed block reads, and of some kinds always.
+
+    A copy from the forward pass is there; the compiler gathers for these uses all the same.
+    """
+    for first, last in reversed(spans(steps, {p.tensor.name for p in members})):
+        runs = [s for s in steps[first : last + 1] if isinstance(s, Run)]
+        read = [s for s in runs if not s.backward or s.kind in PARAMETERS_READ]
+        recomputed = read if any(not s.backward for s in runs) else []
+        always = [s for s in read if s.backward and s.kind in kinds]
+        for users in (always, recomputed):
+            names = {name for s in users for name in s.params}
+            again = [p for p in members if p.tensor.name in names]
+            if again:
+                steps[first:first] = gather(again, Phase.BACKWARD)
 
 
 def _last_unit(forward: Sequence[Step], placed: Sequence[Placed]) -> str:

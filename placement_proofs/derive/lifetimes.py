@@ -1,11 +1,11 @@
-"""When activations and their gradients may be dropped: inserted into a stage's two bodies."""
+"""When activations and their gradients may be dropped: inserted into the bodies of a stage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
 from placement_proofs.layout import Collective, Layout, dual_layout
-from placement_proofs.model import BACKWARD_READS
+from placement_proofs.model import Half, backward_reads
 from placement_proofs.plan import (
     Action,
     Item,
@@ -27,7 +27,7 @@ def reads(step: Step) -> list[Held]:
     if isinstance(step, Run):
         if not step.backward:
             return [(name, What.ACTIVATION) for name in step.ins]
-        saved = [step.ins[i] for i in BACKWARD_READS[step.kind]]
+        saved = [step.ins[i] for i in backward_reads(step.kind, step.half)]
         saved += [name for name, _ in step.internals]
         return [(step.out, What.COTANGENT), *((name, What.ACTIVATION) for name in saved)]
     kinds = (What.ACTIVATION, What.COTANGENT)
@@ -40,9 +40,10 @@ def writes(step: Step) -> list[Held]:
     """The activations and activation gradients that a step makes or adds to."""
     if isinstance(step, Run):
         if step.backward:
-            return [(name, What.COTANGENT) for name in step.ins]
-        made = [step.out, *(name for name, _ in step.internals)]
-        return [(name, What.ACTIVATION) for name in made]
+            made = () if step.half is Half.WEIGHTS else step.ins
+            return [(name, What.COTANGENT) for name in made]
+        out = [step.out, *(name for name, _ in step.internals)]
+        return [(name, What.ACTIVATION) for name in out]
     if isinstance(step, Transfer) and step.shift and not _fetches(step):
         return []
     kinds = (What.ACTIVATION, What.COTANGENT)
@@ -55,22 +56,30 @@ def _fetches(step: Step) -> bool:
 
 
 def with_drops(
-    forward: Sequence[Step],
-    backward: Sequence[Step],
+    bodies: Sequence[Sequence[Step]],
     values: Mapping[str, PlanValue],
     given_again: Set[str] = frozenset(),
-) -> tuple[list[Step], list[Step]]:
-    """Both bodies with a drop after the last read of everything that is held.
+) -> list[list[Step]]:
+    """The bodies of one pass, in order, with a drop after the last read of all that is held.
 
     ``given_again`` are values that recomputation gives beside what it is for: they were kept.
     """
+    return [
+        _dropping(
+            steps, values, _kept([s for later in bodies[i + 1 :] for s in later], given_again)
+        )
+        for i, steps in enumerate(bodies)
+    ]
+
+
+def _kept(later: Sequence[Step], given_again: Set[str]) -> set[Held]:
+    """What the bodies after one read of it."""
     made_again: set[Held] = set()
     kept: set[Held] = set()
-    for step in backward:
+    for step in later:
         kept |= set(reads(step)) - made_again
         made_again |= {(n, what) for n, what in writes(step) if n not in given_again}
-    ahead = _dropping(forward, values, kept)
-    return ahead, _dropping(backward, values, set())
+    return kept
 
 
 def _dropping(

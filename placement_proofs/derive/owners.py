@@ -32,6 +32,11 @@ def owners(
     return dealt
 
 
+def elements(tensor: Tensor, model: Model) -> int:
+    """The elements of a whole tensor."""
+    return _elements(tensor, IntSizes({}, model.dims))
+
+
 def _elements(tensor: Tensor, sizes: IntSizes) -> int:
     return math.prod(sizes.dim(d) for d in tensor.shape)
 

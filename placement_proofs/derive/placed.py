@@ -87,13 +87,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a tensor stands in a stage: how it is used, its block, multiplicity, tie, owner."""
+    """Where a tensor stands in a stage: how it is used, its block, multiplicity, tie, owner.
+
+    A ``persistent`` parameter is stored whole where others are gathered before their use.
+    """
 
     use: Layout
     block: str
     times: Dim
     tied: bool
     owner: int | None = None
+    persistent: bool = False
 
 
 def place_tensor(
@@ -105,6 +109,8 @@ def place_tensor(
         IllFormed: the parameter is sharded where its optimizer state is not.
     """
     parameters = placement.of(tensor.group, State.PARAMETERS)
+    if context.persistent:
+        parameters = tuple(p for p in parameters if p.mode is not Mode.SHARDED_WITH_GATHER)
     own = tuple(entry(p) for p in parameters if p.mode is Mode.SHARDED)
     stored, gradient, optimizer = _ordered(
         (
@@ -135,7 +141,9 @@ def place_tensor(
         context.times,
         offloaded,
         profile.padded_copies,
-        profile.flat_units and bool(stored) and not own,
+        profile.flat_units and bool(optimizer) and not own,
+        profile.bucket_copies and tensor.trainable,
+        profile.adds_in_place,
     )
     model_axes = {f.axis for f in placement.flows if f.input != sharded(0)}
     partial, moves = _reductions(plan_tensor, own, profile, model_axes)

@@ -20,7 +20,15 @@ from placement_proofs.layout import (
     dual_layout,
 )
 from placement_proofs.mesh import Dim
-from placement_proofs.model import BACKWARD_READS, MASK, Block, Model
+from placement_proofs.model import (
+    BACKWARD_READS,
+    FLOAT32,
+    MASK,
+    WEIGHTS_READ,
+    Block,
+    Half,
+    Model,
+)
 from placement_proofs.placement import Mode, Placement, State
 from placement_proofs.plan import (
     LOSS_STATISTICS,
@@ -36,6 +44,7 @@ from placement_proofs.plan import (
 )
 from placement_proofs.plan import Local as LocalStep
 from placement_proofs.profile import Profile
+from placement_proofs.schedule import LAWS
 
 
 class _Program:
@@ -58,6 +67,9 @@ class _Program:
         self.bodies = bodies
         self.times: Mapping[str, Dim] = {}
         self.kept: set[str] = set()
+        schedule = placement.schedule
+        self.apart = len(bodies) > 1 and schedule is not None and LAWS[schedule.kind].apart
+        self.trainable = {t.name for t in model.tensors if t.trainable}
 
     def run(self) -> None:
         for k, body in enumerate(self.bodies):
@@ -72,13 +84,16 @@ class _Program:
         received = self.received(k, body, produced)
         forward: list[Step] = []
         backward: list[Step] = []
+        weights: list[Step] = []
         for block in body.blocks:
             nodes = [n for n in body.nodes if _block(n) == block.name]
             again = self.block_backward(nodes)
-            away = self.away(block, again)
+            late = self.late(nodes)
+            away = self.away(block, [*again, *late])
             forward += [step for n in nodes for step in self.forward(n, Phase.FORWARD)]
             forward += away[:1]
             backward = [*away[1:], *again, *backward]
+            weights = [*late, *weights]
         if received:
             forward.insert(0, self.message(received, 1, arriving=True))
             if self.values[self.sent(self.bodies[k - 1])].needs_gradient:
@@ -88,7 +103,7 @@ class _Program:
             forward.append(self.message(sent, 1, arriving=False))
             if self.values[sent].needs_gradient:
                 backward.insert(0, self.message(sent, -1, arriving=True))
-        body.forward, body.backward = forward, backward
+        body.forward, body.backward, body.weights = forward, backward, weights
 
     def away(self, block: Block, backward: Sequence[Step]) -> list[Step]:
         """What the backward pass of a block needs goes to the host and comes back (mode O)."""
@@ -236,25 +251,43 @@ class _Program:
                 if self.values[node.source].needs_gradient:
                     steps.append(self.convert(node, where, What.COTANGENT))
                 continue
-            op = node.op
-            if not self.values[op.out].needs_gradient:
+            if not self.values[node.op.out].needs_gradient:
                 continue
-            steps.append(
-                Run(
-                    op.kind,
-                    op.out,
-                    node.ins,
-                    op.params,
-                    node.uses,
-                    where,
-                    backward=True,
-                    attrs=self.attrs(node),
-                    internals=op.internals,
-                    statistics=node.statistics,
-                    scratch=op.scratch,
-                )
-            )
+            if not self.halved(node):
+                steps.append(self.backward(node, Half.BOTH))
+            elif self.values[node.ins[0]].needs_gradient:
+                steps.append(self.backward(node, Half.INPUTS))
         return steps
+
+    def late(self, nodes: list[Node]) -> list[Step]:
+        """The gradients of weights that wait for a pass of their own."""
+        return [
+            self.backward(n, Half.WEIGHTS)
+            for n in reversed(nodes)
+            if isinstance(n, Apply) and self.halved(n)
+        ]
+
+    def halved(self, node: Apply) -> bool:
+        """Whether the gradient of a node's weight is worked out apart from that of its input."""
+        trained = any(p in self.trainable for p in node.op.params)
+        return self.apart and trained and node.op.kind in WEIGHTS_READ
+
+    def backward(self, node: Apply, half: Half) -> Run:
+        op = node.op
+        return Run(
+            op.kind,
+            op.out,
+            node.ins,
+            op.params,
+            node.uses,
+            self.where(node, Phase.BACKWARD),
+            backward=True,
+            attrs=self.attrs(node),
+            internals=op.internals,
+            statistics=node.statistics,
+            scratch=() if half is Half.WEIGHTS else op.scratch,
+            half=half,
+        )
 
     def recomputed(self, nodes: list[Node]) -> Iterable[Step]:
         """Forward steps again for what backward reads and was not kept, without dead code."""
@@ -334,12 +367,19 @@ def values_with_internals(model: Model, typed: Typed) -> dict[str, PlanValue]:
             values[name] = replace(values[name], logits=True)
     for node in typed.nodes:
         if isinstance(node, Apply):
-            layout = typed.values[node.op.out].layout
             for name, shape in (*node.op.internals, *node.op.scratch):
-                here = layout if shape == typed.values[node.op.out].shape else _scores(layout)
-                mask = name.endswith(MASK)
-                values[name] = PlanValue(name, shape, here, False, False, mask)
+                here = _internal_layout(typed, node, shape)
+                mask, wide = name.endswith(MASK), name.endswith(FLOAT32)
+                values[name] = PlanValue(name, shape, here, False, False, mask, wide=wide)
     return values
+
+
+def _internal_layout(typed: Typed, node: Apply, shape: tuple[Dim, ...]) -> Layout:
+    """What an operation keeps lies as its result or its input of that shape, or as scores do."""
+    for name in (node.op.out, *node.ins):
+        if typed.values[name].shape == shape:
+            return typed.values[name].layout
+    return _scores(typed.values[node.op.out].layout)
 
 
 def _scores(layout: Layout) -> Layout:

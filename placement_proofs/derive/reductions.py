@@ -2,46 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from placement_proofs.derive.placed import Move, Placed, by_unit, spans
 from placement_proofs.derive.types import MICRO
 from placement_proofs.layout import Collective
 from placement_proofs.mesh import Dim
-from placement_proofs.plan import Action, Buffer, Item, Local, Phase, Step, Transfer, What, Where
+from placement_proofs.model import Half
+from placement_proofs.plan import (
+    Action,
+    Buffer,
+    Item,
+    Local,
+    Phase,
+    Run,
+    Step,
+    Transfer,
+    What,
+    Where,
+)
 from placement_proofs.profile import Profile
 
 
-def reduce_in_loop(placed: Sequence[Placed], backward: list[Step], profile: Profile) -> None:
-    """After a unit's last backward use: reduce what is stored reduced, add to the step's total."""
-    for members in _buckets(placed, profile):
-        found = spans(backward, {p.tensor.name for p in members}, backward=True)
-        at = found[-1][1] + 1 if found else len(backward)
-        backward[at:at] = [
-            *_reductions(members, Buffer.MICRO, Phase.BACKWARD, in_loop=True),
-            _accumulate(members),
-        ]
+def reduce_in_loop(together: Sequence[list[Placed]], bodies: Sequence[list[Step]]) -> None:
+    """After a unit's last backward use: reduce what is stored reduced, add to the step's total.
+
+    ``bodies`` are the backward passes, of inputs and of weights: a gradient is reduced in that in
+    which it is made, before another micro-batch makes it again.
+    """
+    for members in together:
+        left = {p.tensor.name: p for p in members}
+        for body in reversed(bodies):
+            found = spans(body, set(left), backward=True)
+            made = _made(body)
+            here = [p for name, p in left.items() if name in made]
+            left = {name: p for name, p in left.items() if name not in made}
+            if body is bodies[0]:
+                here += left.values()
+            at = found[-1][1] + 1 if found else len(body)
+            body[at:at] = _settled(here) if here else []
 
 
-def reduce_after_loop(placed: Sequence[Placed], profile: Profile) -> list[Step]:
+def _made(body: Sequence[Step]) -> set[str]:
+    """The parameters whose gradients a body makes."""
+    return {
+        name
+        for step in body
+        if isinstance(step, Run) and step.backward and step.half is not Half.INPUTS
+        for name in step.params
+    }
+
+
+def _settled(members: Sequence[Placed]) -> list[Step]:
+    reduced = _reductions(members, Buffer.MICRO, Phase.BACKWARD, in_loop=True)
+    return [*reduced, _accumulate(members)]
+
+
+def reduce_after_loop(together: Sequence[list[Placed]], profile: Profile) -> list[Step]:
     """The reductions that wait for the sum over micro-batches."""
     phase = Phase.BACKWARD if profile.hooked_reductions else Phase.REDUCE
     return [
         step
-        for members in _buckets(placed, profile)
+        for members in together
         for step in _reductions(members, Buffer.TOTAL, phase, in_loop=False)
     ]
 
 
-def _buckets(placed: Sequence[Placed], profile: Profile) -> list[list[Placed]]:
-    """What is reduced in one message: a unit, or everything that there are equally many of."""
-    if not profile.one_bucket:
+def buckets(
+    placed: Sequence[Placed], profile: Profile, elements: Mapping[str, int]
+) -> list[list[Placed]]:
+    """What is reduced in one message: a unit, tensors of so many elements, or everything.
+
+    Tensors fill buckets from the last one on, as their gradients become known. Only tensors that
+    there are equally many of are together.
+    """
+    if not profile.one_bucket and not profile.bucket_caps:
         return by_unit(placed)
     groups: dict[Dim, list[Placed]] = {}
     for p in placed:
         groups.setdefault(p.tensor.times, []).append(p)
-    return list(groups.values())
+    if profile.one_bucket:
+        return list(groups.values())
+    single = groups.pop(1, [])
+    folded = [unit for group in groups.values() for unit in by_unit(group)]
+    return [*_filled(single[::-1], profile.bucket_caps, elements), *folded]
+
+
+def _filled(
+    placed: Sequence[Placed], caps: Sequence[int], elements: Mapping[str, int]
+) -> list[list[Placed]]:
+    """Tensors in buckets, each closed by the tensor with which it reaches its size."""
+    filled: list[list[Placed]] = [[]]
+    size = 0
+    for p in placed:
+        if filled[-1] and size >= caps[min(len(filled), len(caps)) - 1]:
+            filled.append([])
+            size = 0
+        filled[-1].append(p)
+        size += elements[p.tensor.name]
+    return [bucket for bucket in filled if bucket]
 
 
 def reduce_for_readers(

@@ -25,6 +25,7 @@ class Body:
     forward: list[Step] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     backward: list[Step] = field(default_factory=list)
+    weights: list[Step] = field(default_factory=list)
 
 
 def cut(model: Model, placement: Placement, pp: Dim) -> tuple[list[Body], tuple[Position, ...]]:
@@ -35,7 +36,7 @@ def cut(model: Model, placement: Placement, pp: Dim) -> tuple[list[Body], tuple[
         return [body], (Position("only", 0, ((0, 1),)),)
     folded = [b for b in model.blocks if b.times != 1]
     if folded:
-        return _cut_folded(model, folded[0], schedule.axis, schedule.chunks)
+        return _cut_folded(model, folded[-1], schedule.axis, schedule.chunks)
     if isinstance(pp, str):
         raise IllFormed(
             f"pipeline({schedule.axis}={pp})",
@@ -49,7 +50,10 @@ def cut(model: Model, placement: Placement, pp: Dim) -> tuple[list[Body], tuple[
 def _cut_folded(
     model: Model, layers: Block, axis: str, chunks: int
 ) -> tuple[list[Body], tuple[Position, ...]]:
-    """First, middle and last stage of identical layers."""
+    """First, middle and last stage of identical layers; others before them join the first.
+
+    So it is for a symbolic number of stages; for a known one such layers are cut one by one.
+    """
     share = f"{layers.times}/{axis}" + (f"/{chunks}" if chunks > 1 else "")
     part = Block(layers.name, share)
     at = model.blocks.index(layers)

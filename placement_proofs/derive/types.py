@@ -131,7 +131,7 @@ class _Typing:
             self.converted_to(name, {a: r.needs[i] for a, r in rules.items()}, op)
             for i, name in enumerate(op.ins)
         )
-        if op.kind == "attention":
+        if "heads" in dict(op.attrs):
             self.check_heads(op, ins)
         uses = tuple(self.use(op, i, rules) for i in range(len(op.params)))
         statistics = tuple(a for a, r in rules.items() if r.statistics)
@@ -144,7 +144,7 @@ class _Typing:
     def check_heads(self, op: Op, ins: tuple[str, ...]) -> None:
         """A rank's queries meet their keys: key heads are cut as query heads, or less finely."""
         cuts = [[e.axes for e in self.typed.values[i].layout if e.on == sharded(2)] for i in ins]
-        for keys in cuts[1:]:
+        for keys in cuts[1:]:  # a key that all heads share is not cut at all
             if keys != cuts[0][: len(keys)]:
                 raise IllFormed(
                     f"attention {op.out}",
@@ -234,9 +234,16 @@ class _Typing:
         return layout if op.kind != "loss" else without(layout, (MICRO,))
 
     def converted_to(self, name: str, needs: Mapping[str, On], op: Op) -> str:
-        """The value ``name`` with the needed layout on every axis, converting axis by axis."""
+        """The value ``name`` with the needed layout on every axis, converting axis by axis.
+
+        A shard that lies inside another one is opened before it.
+        """
         current = self.now(name)
-        for axis in reversed(list(needs)):
+        left = list(needs)[::-1]
+        while left:
+            layout = self.typed.values[current].layout
+            axis = next((a for a in left if _innermost(layout, a)), left[0])
+            left.remove(axis)
             current = self.convert(current, axis, needs[axis], op)
         return current
 
@@ -297,10 +304,15 @@ def _text(layout: Layout) -> str:
     return ", ".join(map(str, layout)) or "invariant"
 
 
+def _innermost(layout: Layout, axis: str) -> bool:
+    """Whether an axis shards nothing, or is the innermost shard of its dim."""
+    dim = on_axis(layout, axis).dim
+    return dim is None or [e for e in layout if e.on.dim == dim][-1].axes == (axis,)
+
+
 def _check_innermost(layout: Layout, axis: str, source: On, op: Op) -> None:
     """Only the innermost shard of a dim can be gathered or exchanged and leave a layout."""
-    inner = [e for e in layout if e.on.dim is not None and e.on.dim == source.dim]
-    if source.dim is not None and inner[-1].axes != (axis,):
+    if not _innermost(layout, axis):
         raise IllFormed(
             f"operation {op.out}",
             f"axis {axis} is not the innermost shard of dim {source.dim} ({_text(layout)})",

@@ -80,13 +80,18 @@ def shard_set(placed: Placed) -> tuple[str, ...]:
     return tuple(sorted(shard_axes(placed.tensor.optimizer)))
 
 
-def update(placed: Sequence[Placed]) -> list[Step]:
-    """Update each unit where its optimizer state is, then bring the result to every reader."""
-    steps = [step for members in by_unit(placed) for step in _update_unit(members)]
+def update(placed: Sequence[Placed], *, together: bool = False) -> list[Step]:
+    """Update each unit where its optimizer state is, then bring the result to every reader.
+
+    With ``together`` the tensors of all units are updated first, and published in one message for
+    each owner or axis.
+    """
+    units = [list(placed)] if together and placed else by_unit(placed)
+    steps = [step for members in units for step in _update_unit(members, together)]
     return [*steps, Local(Action.TICK, (), Where(Phase.UPDATE))]
 
 
-def _update_unit(members: Sequence[Placed]) -> list[Step]:
+def _update_unit(members: Sequence[Placed], together: bool) -> list[Step]:
     where = members[0].where(Phase.UPDATE)
     hosted = [p for p in members if State.OPTIMIZER.value in p.tensor.offloaded]
     down = tuple(p.gradient(p.tensor.optimizer, p.tensor.optimizer) for p in hosted)
@@ -101,7 +106,7 @@ def _update_unit(members: Sequence[Placed]) -> list[Step]:
     stored = tuple(_master(p) for p in members if p.fetched and p not in hosted)
     if stored:
         steps.append(Transfer(Collective.HOST, (), stored, where, "store parameters", -1))
-    return steps + _publish(members)
+    return steps + _publish(members, together)
 
 
 def _master(placed: Placed) -> Item:
@@ -113,7 +118,7 @@ def _published(placed: Placed) -> Layout:
     return unshared(placed.tensor.optimizer, placed.tensor.stored)
 
 
-def _publish(members: Sequence[Placed]) -> list[Step]:
+def _publish(members: Sequence[Placed], together: bool) -> list[Step]:
     """All-gather what the optimizer shards and the stored parameter does not."""
     layouts = {p.tensor.name: p.tensor.optimizer for p in members}
     steps: list[Step] = []
@@ -125,8 +130,22 @@ def _publish(members: Sequence[Placed]) -> list[Step]:
             items.append(p.parameter(before, after, Buffer.STORED))
         where = group[0].where(Phase.UPDATE)
         owned = [i for i in items if on_axis(i.before, axes[0]).owner is not None]
-        steps += [Transfer(Collective.BROADCAST, axes, (i,), where, "publish") for i in owned]
+        for sent in _messages(owned, axes, together):
+            steps.append(Transfer(Collective.BROADCAST, axes, sent, where, "publish"))
         parts = tuple(i for i in items if i not in owned)
         if parts:
-            steps.append(Transfer(Collective.ALL_GATHER, axes, parts, where, "publish"))
+            flat = all(p.tensor.flat for p in group)
+            steps.append(Transfer(Collective.ALL_GATHER, axes, parts, where, "publish", flat=flat))
     return steps
+
+
+def _messages(
+    owned: Sequence[Item], axes: tuple[str, ...], together: bool
+) -> list[tuple[Item, ...]]:
+    """Whole tensors one by one, or all those of an owner."""
+    if not together:
+        return [(item,) for item in owned]
+    by_owner: dict[int | None, list[Item]] = {}
+    for item in owned:
+        by_owner.setdefault(on_axis(item.before, axes[0]).owner, []).append(item)
+    return [tuple(items) for items in by_owner.values()]

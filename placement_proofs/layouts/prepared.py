@@ -95,7 +95,7 @@ def fingerprint() -> str:
 @cache
 def _structure(job: Job) -> str:
     """The operations of the job's model, and what else the forms are made from."""
-    model = replace(transformer(job.shape, name="", folded=True), dims={})
+    model = replace(transformer(job.shape, name="", folded=True), dims={}, shape=None)
     numbers = ("name", "shape", "machine", "global_batch", "gpus")
     rest = {f.name: getattr(job, f.name) for f in fields(job) if f.name not in numbers}
     return repr((model, sorted(job.shape.dims), rest))

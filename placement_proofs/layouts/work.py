@@ -14,7 +14,7 @@ from placement_proofs.cost.convention import Convention
 from placement_proofs.cost.measure import largest
 from placement_proofs.cost.symbols import Expr, SymSizes, total
 from placement_proofs.cost.time import steps_of
-from placement_proofs.cost.walk import LOOPED, named_position, visits
+from placement_proofs.cost.walk import named_position, visits
 from placement_proofs.layout import positions
 from placement_proofs.layouts.kernels import (
     ATTENTION,
@@ -24,7 +24,7 @@ from placement_proofs.layouts.kernels import (
     ROTARY_TRAFFIC,
     ROTATED,
 )
-from placement_proofs.plan import Plan, Run, What
+from placement_proofs.plan import LOOPED, Plan, Run, What
 
 TRAFFIC: Mapping[str, tuple[int, int]] = {
     "activation": (4, 6),

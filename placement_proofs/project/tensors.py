@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from placement_proofs.layout import Collective, Kind, Layout, shard_axes
+from placement_proofs.model import Half
 from placement_proofs.plan import (
     Action,
     Buffer,
@@ -132,9 +133,10 @@ class Writer:
 
     def run(self, run: Run) -> list[ElementStep]:
         use = Use(self.copies.used, g=self.at, why=f"{run.kind} {_direction(run)}")
-        if not run.backward or not self.tensor.trainable:
+        if not run.backward or not self.tensor.trainable or run.half is Half.INPUTS:
             return [use]
-        return [use, self.source(run, run.uses[run.params.index(self.tensor.name)])]
+        source = self.source(run, run.uses[run.params.index(self.tensor.name)])
+        return [source] if run.half is Half.WEIGHTS else [use, source]
 
     def source(self, run: Run, use: Layout) -> ElementStep:
         """The contribution of one use; on own axes that carry data, the ranks' sum already."""
@@ -250,7 +252,7 @@ def project_tensor(plan: Plan, stage: Stage, tensor: PlanTensor) -> Program:
 
 def _body(writer: Writer, stage: Stage) -> list[ElementStep]:
     before = writer.section(stage.before)
-    passes = writer.counts() + writer.section((*stage.forward, *stage.backward))
+    passes = writer.counts() + writer.section((*stage.forward, *stage.backward, *stage.weights))
     after = writer.section(stage.after)
     looped: list[ElementStep] = [Loop(MICRO, tuple(passes))] if writer.looped else passes
     return [*before, *looped, *after]

@@ -89,7 +89,7 @@ def _cut(writer: Writer, stage: Stage) -> tuple[list[ElementStep], list[ElementS
 
     A reduction that comes too early is this end's own.
     """
-    steps = writer.section((*stage.forward, *stage.backward))
+    steps = writer.section((*stage.forward, *stage.backward, *stage.weights))
     last = max((i for i, s in enumerate(steps) if isinstance(s, Source)), default=-1)
     uses: list[ElementStep] = []
     for step in steps[: last + 1]:

@@ -27,8 +27,11 @@ def _memory_rows(memory: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield f"{state}, off device", amount(held), ""
     yield "between steps", amount(memory["persistent"]), "on the device"
     flying = memory["in_flight"]
-    kept = f"kept for backward, {flying} micro-batches in flight" if flying != 1 else ""
-    yield "activations", amount(memory["saved_activations"]), kept or "kept for backward"
+    waiting = memory["waiting_for_weights"]
+    kept = ["kept for backward"]
+    kept += [f"{flying} micro-batches in flight"] if flying != 1 else []
+    kept += [f"{waiting} more until the gradients of weights"] if waiting else []
+    yield "activations", amount(memory["saved_activations"]), ", ".join(kept)
     for kind, held in memory["transient"].items():
         if held and kind != "activations":
             yield kind, amount(held), "at most at a time"

@@ -20,6 +20,7 @@ SECTIONS = {
     "before": "before the loop, once a step",
     "forward": "forward, once a micro-batch",
     "backward": "backward, once a micro-batch",
+    "weights": "gradients of weights, once a micro-batch",
     "after": "after the loop, once a step",
 }
 BOOKKEEPING = (Action.ALIAS, Action.DROP, Action.RELEASE, Action.RECEIVE, Action.SLICE)

@@ -74,6 +74,12 @@ def _weights(field: Field, scores: Array) -> tuple[Array, Array]:
     return field.multiply(squares, r), r
 
 
+def _scores(site: Site, q: Array, k: Array) -> Array:
+    """Queries times the keys that they see."""
+    f = site.field
+    return f.multiply(f.matmul(q, k.transpose(0, 1, 3, 2)), _seen(site))
+
+
 def _parts(given: Given, heads: _Heads) -> tuple[Array, Array, Array]:
     q = _split(given.value(0), heads.count, heads.size)
     k = _split(given.value(1), heads.kv_count, heads.size)
@@ -82,28 +88,69 @@ def _parts(given: Given, heads: _Heads) -> tuple[Array, Array, Array]:
     return q, k[:, partner], v[:, partner]
 
 
-def attention(site: Site, given: Given) -> Made:
-    """Queries, keys and values (B, s, heads * size) to outputs (B, s, heads * size)."""
-    f, heads = site.field, _heads(site)
-    q, k, v = _parts(given, heads)
-    scores = f.multiply(f.matmul(q, k.transpose(0, 1, 3, 2)), _seen(site))
-    weights, _ = _weights(f, scores)
-    out = _merged(f.matmul(weights, v))
-    return out, {name: scores for name, _ in site.run.internals}
+def attend(site: Site, q: Array, k: Array, v: Array) -> tuple[Array, Array]:
+    """Outputs and scores of queries, keys and values (B, heads, s, size), a head each."""
+    scores = _scores(site, q, k)
+    weights, _ = _weights(site.field, scores)
+    return site.field.matmul(weights, v), scores
 
 
-def attention_back(site: Site, dy: Array, given: Given) -> Back:
-    """The adjoint, from the kept scores."""
-    f, heads = site.field, _heads(site)
-    q, k, v = _parts(given, heads)
-    scores = given.internal(site.run.internals[0][0])
+def attend_back(
+    site: Site, given: Given, parts: tuple[Array, Array, Array], dout: Array
+) -> tuple[Array, Array, Array]:
+    """The adjoint, from the kept scores; a fused kernel keeps none and works them out again."""
+    f, (q, k, v) = site.field, parts
+    kept = [given.internal(name) for name, _ in site.run.internals[:1]]
+    scores = kept[0] if kept else _scores(site, q, k)
     weights, r = _weights(f, scores)
-    dout = _split(dy, heads.count, heads.size)
     dweights = f.matmul(dout, v.transpose(0, 1, 3, 2))
     dv = f.matmul(weights.transpose(0, 1, 3, 2), dout)
     mean = f.sum(f.multiply(dweights, weights), -1)[..., None]
     dsquares = f.multiply(f.subtract(dweights, mean), r)
     dscores = f.multiply(f.multiply(dsquares, f.add(scores, scores)), _seen(site))
-    dq = f.matmul(dscores, k)
-    dk = f.matmul(dscores.transpose(0, 1, 3, 2), q)
+    return f.matmul(dscores, k), f.matmul(dscores.transpose(0, 1, 3, 2), q), dv
+
+
+def attention(site: Site, given: Given) -> Made:
+    """Queries, keys and values (B, s, heads * size) to outputs (B, s, heads * size)."""
+    out, scores = attend(site, *_parts(given, _heads(site)))
+    return _merged(out), {name: scores for name, _ in site.run.internals}
+
+
+def attention_back(site: Site, dy: Array, given: Given) -> Back:
+    """Its adjoint; gradients of keys and values are summed over the queries that share them."""
+    f, heads = site.field, _heads(site)
+    dout = _split(dy, heads.count, heads.size)
+    dq, dk, dv = attend_back(site, given, _parts(given, heads), dout)
     return [_merged(dq), _merged(_gathered(f, dk, heads)), _merged(_gathered(f, dv, heads))], []
+
+
+def _latent_parts(site: Site, given: Given) -> tuple[Array, Array, Array]:
+    """Queries, keys (the part of a head, and the rotary part that all heads share), values."""
+    heads, headed = site.attrs["heads"], (0, 1, 3)
+    sizes = [site.widths[i] // heads for i in headed]
+    pairs = list(zip(headed, sizes, strict=True))
+    ends = {tuple(divmod(n, size) for n in site.ins[i][2]) for i, size in pairs}
+    (start, odd), (stop, more) = next(iter(ends))
+    if len(ends) > 1 or odd or more:
+        raise CannotRun(f"{site.run.out}: a rank's heads need parts of other heads")
+    q, k, v = (_split(given.value(i), stop - start, size) for i, size in pairs)
+    shared = given.value(2)[:, None]
+    rotary = np.broadcast_to(shared, (*k.shape[:3], shared.shape[-1]))
+    return q, np.concatenate([k, rotary], -1), v
+
+
+def latent_attention(site: Site, given: Given) -> Made:
+    """Queries, keys, the rotary key of all heads, and values: (B, s, heads * size of a value)."""
+    out, scores = attend(site, *_latent_parts(site, given))
+    return _merged(out), {name: scores for name, _ in site.run.internals}
+
+
+def latent_attention_back(site: Site, dy: Array, given: Given) -> Back:
+    """Its adjoint; the gradient of the rotary key is a sum over heads."""
+    parts = _latent_parts(site, given)
+    dout = _split(dy, parts[2].shape[1], parts[2].shape[3])
+    dq, dk, dv = attend_back(site, given, parts, dout)
+    own = site.widths[1] // site.attrs["heads"]
+    rotary = site.field.sum(dk[..., own:], 1)
+    return [_merged(dq), _merged(dk[..., :own]), rotary, _merged(dv)], []

@@ -73,7 +73,8 @@ def loss(site: Site, given: Given) -> Made:
     kept = {f"{site.run.out}.{n}": s for n, s in zip(STATISTICS, found, strict=True)}
     m, q, t = found
     each = f.multiply(f.add(f.multiply(m, m), q), f.inverse(f.add(f.multiply(t, t), 1)))
-    return np.asarray(f.sum(f.multiply(each, _weights(site))), f.dtype), kept
+    copies = {name: z for name, _ in site.run.internals}
+    return np.asarray(f.sum(f.multiply(each, _weights(site))), f.dtype), kept | copies
 
 
 def loss_back(site: Site, dy: Array, given: Given) -> Back:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from placement_proofs.mesh import parent
 from placement_proofs.plan import Action, Local, Phase, Position, Run, Step, Transfer
+from placement_proofs.schedule import Pass, Slot, law_of, slots
 from placement_proofs.simulate.data import Source
 from placement_proofs.simulate.field import Field
 from placement_proofs.simulate.local import Locals
@@ -17,7 +18,6 @@ from placement_proofs.simulate.meters import HeldMeter, TrafficMeter
 from placement_proofs.simulate.optimizers import Rule
 from placement_proofs.simulate.ranks import World
 from placement_proofs.simulate.runs import Runs
-from placement_proofs.simulate.schedule import passes
 from placement_proofs.simulate.site import Setting
 from placement_proofs.simulate.state import Frame, new_frame
 from placement_proofs.simulate.wire import Wire
@@ -72,8 +72,8 @@ class Machine:
         stages = [stage for stage, _ in position.stages]
         for k in stages:
             yield from self.section(k, plan.stages[k].before, {})
-        for turn in passes(plan, position, self.world.sizes):
-            yield from self.one_pass(turn.stage, turn.micro, turn.backward)
+        for slot in slots(plan, position, self.world.sizes):
+            yield from self.one_pass(stages[slot.chunk], slot)
         yield from self.ending(stages)
 
     def ending(self, stages: Sequence[int]) -> Running:
@@ -84,15 +84,16 @@ class Machine:
                 yield from self.section(k, parts[k][i], {})
         self.memory.end_step(stages)
 
-    def one_pass(self, stage: int, micro: int, backward: bool) -> Running:
-        """A micro-batch through a stage, forward or backward."""
-        program = self.world.plan.stages[stage]
-        if not backward:
-            self.frames[stage, micro] = self.opened(stage, micro)
-        frames = self.frames[stage, micro]
-        yield from self.section(stage, program.backward if backward else program.forward, frames)
-        if backward:
-            for frame in self.frames.pop((stage, micro)).values():
+    def one_pass(self, stage: int, slot: Slot) -> Running:
+        """A micro-batch through a stage: forward, backward, or for the gradients of weights."""
+        plan, key = self.world.plan, (stage, slot.micro)
+        if slot.kind is Pass.FORWARD:
+            self.frames[key] = self.opened(*key)
+        yield from self.section(
+            stage, getattr(plan.stages[stage], slot.kind.value), self.frames[key]
+        )
+        if slot.kind is (Pass.WEIGHTS if law_of(plan).apart else Pass.BACKWARD):
+            for frame in self.frames.pop(key).values():
                 frame.close()
 
     def opened(self, stage: int, micro: int) -> Frames:

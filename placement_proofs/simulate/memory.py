@@ -23,6 +23,8 @@ PARAMETERS = State.PARAMETERS.value
 OPTIMIZER = State.OPTIMIZER.value
 TOKENS = "tokens"
 """The scalar of a rank that counts its tokens."""
+LOSS = "total loss"
+"""The scalar of a rank that adds up its losses, for the reader of a log."""
 
 
 @dataclass
@@ -107,6 +109,8 @@ class Memory:
 
     def _statistic(self, store: Store, item: Item, frame: Frame | None) -> Array:
         found = (frame.statistics if frame else store.scalars).get(item.name)
+        if found is None and item.name == LOSS:
+            return self.field.zeros(())
         if found is None and item.out != item.name:
             found = store.total.arrays.get(item.name)
         if found is None:
@@ -176,7 +180,13 @@ class Memory:
     def squares(self, rank: int) -> list[Array]:
         """The sums of squares that a rank has, of all its stages."""
         mine = [store.scalars for (_, r), store in self.stores.items() if r == rank]
-        return [s for scalars in mine for name, s in scalars.items() if name != TOKENS]
+        return [s for scalars in mine for name, s in scalars.items() if name not in (TOKENS, LOSS)]
+
+    def add_loss(self, stage: int, rank: int, loss: Array) -> None:
+        """Add the loss of a micro-batch to those of the step."""
+        scalars = self.stores[stage, rank].scalars
+        before = scalars.get(LOSS, self.field.zeros(()))
+        scalars[LOSS] = np.asarray(self.field.add(before, loss), self.field.dtype)
 
     def count_tokens(self, setting: Setting) -> None:
         """Count the tokens of each rank's micro-batches that count in the loss."""

@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from placement_proofs.simulate.attention import attention, attention_back
+from placement_proofs.simulate.attention import (
+    attention,
+    attention_back,
+    latent_attention,
+    latent_attention_back,
+)
 from placement_proofs.simulate.failure import CannotRun
 from placement_proofs.simulate.field import Array, Field
 from placement_proofs.simulate.loss import loss, loss_back
@@ -34,10 +39,17 @@ def _linear(site: Site, given: Given) -> Made:
     return y.reshape(*x.shape[:-1], w.shape[0]), {}
 
 
+def _linear_inputs(site: Site, dy: Array, given: Given) -> list[Array]:
+    w = given.params[0]
+    return [site.field.matmul(_rows(dy), w).reshape(*dy.shape[:-1], w.shape[1])]
+
+
+def _linear_weights(site: Site, dy: Array, given: Given) -> list[Array]:
+    return [site.field.matmul(_rows(dy).T, _rows(given.value(0)))]
+
+
 def _linear_back(site: Site, dy: Array, given: Given) -> Back:
-    x, w = given.value(0), given.params[0]
-    dx = site.field.matmul(_rows(dy), w).reshape(x.shape)
-    return [dx], [site.field.matmul(_rows(dy).T, _rows(x))]
+    return _linear_inputs(site, dy, given), _linear_weights(site, dy, given)
 
 
 def _bias(site: Site, given: Given) -> Made:
@@ -60,10 +72,17 @@ def _scale(f: Field, x: Array) -> Array:
     return f.inverse(f.add(mean, f.constant(1)))[..., None]
 
 
+def _kept(site: Site, *arrays: Array) -> dict[str, Array]:
+    """What an eager kernel keeps, by the names that the plan has for it; a fused one nothing."""
+    names = (name for name, _ in site.run.internals)
+    return dict(zip(names, arrays, strict=False))
+
+
 def _norm(site: Site, given: Given) -> Made:
     """``y = w x r`` with ``r = 1 / (mean(x^2) + 1)``."""
     f, x = site.field, given.value(0)
-    return f.multiply(f.multiply(x, _scale(f, x)), given.params[0]), {}
+    normed = f.multiply(x, _scale(f, x))
+    return f.multiply(normed, given.params[0]), _kept(site, x, normed)
 
 
 def _norm_back(site: Site, dy: Array, given: Given) -> Back:
@@ -75,6 +94,25 @@ def _norm_back(site: Site, dy: Array, given: Given) -> Back:
     inner = f.multiply(f.sum(f.multiply(g, normed), -1)[..., None], r)
     pull = f.multiply(f.multiply(x, inner), f.constant(2, max(1, x.shape[-1])))
     return [f.subtract(f.multiply(g, r), pull)], [dw]
+
+
+def _by_head(x: Array, size: int) -> Array:
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
+
+
+def _head_norm(site: Site, given: Given) -> Made:
+    """The norm of each head of (B, s, heads * size); all heads have the same weight."""
+    x, w = given.value(0), given.params[0]
+    heads = Given([_by_head(x, w.shape[0])], given.params, {})
+    y, kept = _norm(site, heads)
+    return y.reshape(x.shape), {name: array.reshape(x.shape) for name, array in kept.items()}
+
+
+def _head_norm_back(site: Site, dy: Array, given: Given) -> Back:
+    x, w = given.value(0), given.params[0]
+    heads = Given([_by_head(x, w.shape[0])], given.params, {})
+    (dx,), dw = _norm_back(site, _by_head(dy, w.shape[0]), heads)
+    return [dx.reshape(x.shape)], dw
 
 
 def _activation(site: Site, given: Given) -> Made:
@@ -233,10 +271,18 @@ def _expert(site: Site, given: Given) -> Made:
     return y.reshape(*x.shape[:-1], w.shape[1]), {}
 
 
+def _expert_inputs(site: Site, dy: Array, given: Given) -> list[Array]:
+    w = given.params[0]
+    return [site.field.matmul(_by_expert(dy), w).reshape(*dy.shape[:-1], w.shape[2])]
+
+
+def _expert_weights(site: Site, dy: Array, given: Given) -> list[Array]:
+    turned = _by_expert(dy).transpose(0, 2, 1)
+    return [site.field.matmul(turned, _by_expert(given.value(0)))]
+
+
 def _expert_back(site: Site, dy: Array, given: Given) -> Back:
-    f, x, w = site.field, given.value(0), given.params[0]
-    dx = f.matmul(_by_expert(dy), w).reshape(x.shape)
-    return [dx], [f.matmul(_by_expert(dy).transpose(0, 2, 1), _by_expert(x))]
+    return _expert_inputs(site, dy, given), _expert_weights(site, dy, given)
 
 
 def _weights(site: Site, w: Array) -> tuple[Array, Array, Array]:
@@ -273,6 +319,8 @@ FORWARD: Mapping[str, Callable[[Site, Given], Made]] = {
     "multiply": _multiply,
     "dropout": _dropout,
     "attention": attention,
+    "head_norm": _head_norm,
+    "latent_attention": latent_attention,
     "add": _add,
     "dispatch": _dispatch,
     "combine": _combine,
@@ -291,6 +339,8 @@ BACKWARD: Mapping[str, Callable[[Site, Array, Given], Back]] = {
     "multiply": _multiply_back,
     "dropout": _dropout_back,
     "attention": attention_back,
+    "head_norm": _head_norm_back,
+    "latent_attention": latent_attention_back,
     "add": _add_back,
     "dispatch": _dispatch_back,
     "combine": _combine_back,
@@ -299,3 +349,15 @@ BACKWARD: Mapping[str, Callable[[Site, Array, Given], Back]] = {
     "opaque": _opaque_back,
 }
 """Their adjoints: gradients of inputs and of parameters from the gradient of the output."""
+
+INPUTS: Mapping[str, Callable[[Site, Array, Given], list[Array]]] = {
+    "linear": _linear_inputs,
+    "expert": _expert_inputs,
+}
+"""The half of an adjoint that gives gradients of inputs."""
+
+WEIGHTS: Mapping[str, Callable[[Site, Array, Given], list[Array]]] = {
+    "linear": _linear_weights,
+    "expert": _expert_weights,
+}
+"""The half that gives gradients of parameters; it does not read them."""

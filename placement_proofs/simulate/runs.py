@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placement_proofs.mesh import Dim
-from placement_proofs.model import BACKWARD_READS
+from placement_proofs.model import Half, backward_reads
 from placement_proofs.plan import Run
 from placement_proofs.simulate.data import Source
 from placement_proofs.simulate.failure import CannotRun
 from placement_proofs.simulate.field import Array, Field
 from placement_proofs.simulate.memory import Memory
-from placement_proofs.simulate.ops import BACKWARD, FORWARD
+from placement_proofs.simulate.ops import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from placement_proofs.simulate.ranks import World
-from placement_proofs.simulate.site import Given, Setting, Site
+from placement_proofs.simulate.site import Back, Given, Setting, Site
 from placement_proofs.simulate.state import Frame
 
 
@@ -64,6 +64,8 @@ class Runs:
         given = Given([frame.values.get(n) for n in step.ins], self._params(stage, step, rank), {})
         out, kept = FORWARD[step.kind](site, given)
         self.memory.put_made(frame, rank, step.out, out)
+        if step.kind == "loss":
+            self.memory.add_loss(stage, rank, out)
         internal = {name for name, _ in step.internals}
         for name, array in kept.items():
             if name in internal:
@@ -72,17 +74,28 @@ class Runs:
                 frame.statistics[name] = array
 
     def _backward(self, stage: int, step: Run, rank: int, frame: Frame, site: Site) -> None:
-        reads = BACKWARD_READS[step.kind]
+        reads = backward_reads(step.kind, step.half)
         held = frame.values
         ins = [held.get(n) if i in reads else None for i, n in enumerate(step.ins)]
         kept = dict(frame.statistics)
         kept |= {name: held.get(name) for name, _ in step.internals}
-        given = Given(ins, self._params(stage, step, rank), kept)
-        dins, dparams = BACKWARD[step.kind](site, self._seed(step, frame), given)
-        for name, gradient in zip(step.ins, dins, strict=True):
+        dins, dparams = self._gradients(stage, step, rank, Given(ins, [], kept), site, frame)
+        for name, gradient in zip(step.ins, dins, strict=False):
             self.memory.add_cotangent(frame, rank, name, gradient)
-        for name, gradient in zip(step.params, dparams, strict=True):
+        for name, gradient in zip(step.params, dparams, strict=False):
             self._add_gradient(stage, rank, name, gradient)
+
+    def _gradients(
+        self, stage: int, step: Run, rank: int, given: Given, site: Site, frame: Frame
+    ) -> Back:
+        """Those of inputs and of parameters; a half gives one kind, from what that half reads."""
+        dy = self._seed(step, frame)
+        if step.half is Half.WEIGHTS:
+            return [], WEIGHTS[step.kind](site, dy, given)
+        given = Given(given.ins, self._params(stage, step, rank), given.kept)
+        if step.half is Half.INPUTS:
+            return INPUTS[step.kind](site, dy, given), []
+        return BACKWARD[step.kind](site, dy, given)
 
     def _seed(self, step: Run, frame: Frame) -> Array:
         """The gradient of the output; that of the loss is one."""

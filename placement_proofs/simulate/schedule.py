@@ -1,4 +1,4 @@
-"""The order in which a pipeline position runs forward and backward passes."""
+"""When each position of a pipeline runs which pass, in units of one forward pass of one stage."""
 
 from __future__ import annotations
 
@@ -6,57 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placement_proofs.mesh import IntSizes
-from placement_proofs.plan import Plan, Position, in_flight
+from placement_proofs.plan import Plan, Position
+from placement_proofs.schedule import Pass, law_of, slots
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One pass of a micro-batch through a stage."""
+class Run:
+    """One pass of a micro-batch through a stage; stages are numbered from 0."""
 
     stage: int
     micro: int
-    backward: bool
+    kind: Pass
 
-
-def passes(plan: Plan, position: Position, sizes: IntSizes) -> list[Pass]:
-    """All passes of a position in one training step.
-
-    ``in_flight`` forward passes come first, then one backward and one forward in turn, then the
-    remaining backward passes. Interleaved stages follow arXiv 2104.04473 where the micro-batches
-    divide over the positions; otherwise all forward passes come first.
-    """
-    micro = sizes.dim(plan.micro)
-    stages = [stage for stage, _ in position.stages]
-    total = micro * len(stages)
-    ahead = min(in_flight(plan, position, sizes), total)
-    width = sizes.axis(plan.pipeline) if len(stages) > 1 else micro
-    if len(stages) > 1 and micro % width:
-        ahead, width = total, micro
-    forward = [Pass(stages[c], j, False) for c, j in _turns(len(stages), micro, width)]
-    turned = [(len(stages) - 1 - c, j) for c, j in _turns(len(stages), micro, width)]
-    backward = [Pass(stages[c], j, True) for c, j in turned]
-    order = forward[:ahead]
-    for i in range(total):
-        order.append(backward[i])
-        order += forward[ahead + i : ahead + i + 1]
-    return order
-
-
-def _turns(chunks: int, micro: int, width: int) -> list[tuple[int, int]]:
-    """(chunk, micro-batch): every chunk takes ``width`` micro-batches before the next one."""
-    return [
-        (chunk, first + i)
-        for first in range(0, micro, width)
-        for chunk in range(chunks)
-        for i in range(width)
-    ]
+    @property
+    def backward(self) -> bool:
+        """Whether it works out gradients."""
+        return self.kind is not Pass.FORWARD
 
 
 @dataclass(frozen=True)
 class Slot:
     """A pass with its time, in units of one forward pass of one stage."""
 
-    run: Pass
+    run: Run
     start: int
     length: int
 
@@ -67,58 +39,66 @@ class Slot:
 
 
 BACKWARD = 2
-"""Forward passes that take as long as one backward pass (arXiv 2104.04473, figure 3)."""
+"""Forward passes that take as long as one backward pass (arXiv 2104.04473, figure 3). Its halves,
+for inputs and for weights, take equally long (2401.10241, section 2.1)."""
 
 
 def timetable(plan: Plan, sizes: IntSizes, *, backward: int = BACKWARD) -> list[list[Slot]]:
     """When each position of the pipeline runs which pass, if messages took no time.
 
     Every stage takes equally long. A pass starts when its position is free and the stage before it
-    (behind it, on the way back) has ended with the micro-batch. Stages are numbered from 0.
+    (behind it, on the way back) has ended with the micro-batch.
     """
-    ranks = _unfolded(plan, sizes)
-    orders = [passes(ranks, position, sizes) for position in ranks.positions]
-    last = sizes.axis(plan.pipeline) * plan.chunks - 1
-    ends: dict[Pass, int] = {}
-    slots: list[list[Slot]] = [[] for _ in orders]
+    ranks, law = sizes.axis(plan.pipeline), law_of(plan)
+    half = backward // 2 if law.apart else backward
+    lengths = {Pass.FORWARD: 1, Pass.BACKWARD: half, Pass.WEIGHTS: backward - half}
+    orders = [
+        [Run(s.chunk * ranks + r, s.micro, s.kind) for s in slots(plan, position, sizes)]
+        for r, position in enumerate(_unfolded(plan, ranks))
+    ]
+    last = ranks * plan.chunks - 1
+    ends: dict[Run, int] = {}
+    rows: list[list[Slot]] = [[] for _ in orders]
     while any(orders):
         moved = False
-        for order, row in zip(orders, slots, strict=True):
+        for order, row in zip(orders, rows, strict=True):
             while order and (ready := _ready(order[0], last, ends)) is not None:
                 run = order.pop(0)
                 start = max(ready, row[-1].stop if row else 0)
-                row.append(Slot(run, start, backward if run.backward else 1))
+                row.append(Slot(run, start, lengths[run.kind]))
                 ends[run] = row[-1].stop
                 moved = True
         assert moved, "a schedule waits for itself"
-    return slots
+    return rows
 
 
-def _unfolded(plan: Plan, sizes: IntSizes) -> Plan:
-    """The plan with one position for each rank of the pipeline, and a number for each stage."""
-    ranks = sizes.axis(plan.pipeline)
-    numbers = [tuple((k, 1) for k in range(r, ranks * plan.chunks, ranks)) for r in range(ranks)]
+def _unfolded(plan: Plan, ranks: int) -> list[Position]:
+    """One position for each rank of the pipeline, with a number for each of its stages."""
     ends = [*range(ranks - 1), None]
-    positions = tuple(
-        Position(f"position{r}", end, own)
-        for r, (end, own) in enumerate(zip(ends, numbers, strict=True))
-    )
-    return replace(plan, positions=positions)
+    return [
+        Position(f"position{r}", end, tuple((k, 1) for k in range(r, ranks * plan.chunks, ranks)))
+        for r, end in enumerate(ends)
+    ]
 
 
-def _ready(run: Pass, last: int, ends: dict[Pass, int]) -> int | None:
+def _ready(run: Run, last: int, ends: dict[Run, int]) -> int | None:
     """When the input of a pass is there; ``None`` while that is not known."""
-    if not run.backward:
-        return 0 if run.stage == 0 else ends.get(replace(run, stage=run.stage - 1))
-    if run.stage == last:
-        return ends.get(replace(run, backward=False))
-    return ends.get(replace(run, stage=run.stage + 1))
+    match run.kind:
+        case Pass.FORWARD:
+            return 0 if run.stage == 0 else ends.get(replace(run, stage=run.stage - 1))
+        case Pass.BACKWARD if run.stage == last:
+            return ends.get(replace(run, kind=Pass.FORWARD))
+        case Pass.BACKWARD:
+            return ends.get(replace(run, stage=run.stage + 1))
+        case Pass.WEIGHTS:
+            return ends.get(replace(run, kind=Pass.BACKWARD))
 
 
 def most_in_flight(row: Sequence[Slot]) -> int:
     """Passes forward that a position has not yet run back, at most."""
+    changes = {Pass.FORWARD: 1, Pass.BACKWARD: -1, Pass.WEIGHTS: 0}
     most = flying = 0
     for slot in row:
-        flying += -1 if slot.run.backward else 1
+        flying += changes[slot.run.kind]
         most = max(most, flying)
     return most

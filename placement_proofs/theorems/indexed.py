@@ -324,13 +324,16 @@ def _leaf(text: str, picked: str = "") -> Leaf:
 
 
 X = _leaf("x:bsh")
-_SCORE = Fn("exp", (Mul((_leaf("q:bsh"), _leaf("k:bth", "h"))),))
-_ATTENTION = Mul(
-    (
-        Sum("t", Mul((_SCORE, _leaf("v:bth", "h")))),
-        Fn("inverse", (Sum("t", _SCORE),)),
-    )
-)
+
+
+def _attended(key: Expr) -> Expr:
+    """Values weighed by the scores of a query and the keys, over the sum of the scores."""
+    score = Fn("exp", (Mul((_leaf("q:bsh"), key)),))
+    weighed = Sum("t", Mul((score, _leaf("v:bth", "h"))))
+    return Mul((weighed, Fn("inverse", (Sum("t", score),))))
+
+
+_KEY = _leaf("k:bth", "h")
 _LOGIT = _leaf("x:bsv")
 _WORD = Is(Place("word", ("b", "s")), "v")
 
@@ -377,7 +380,11 @@ KINDS: Mapping[str, Kind] = {
     "activation": _kind(Fn("f", (X,)), "bsh", "x:bsh"),
     "dropout": _kind(Mul((Place("mask", ("b", "s", "h")), X)), "bsh", "x:bsh"),
     "multiply": _kind(Mul((X, _leaf("y:bsh"))), "bsh", "x:bsh y:bsh"),
-    "attention": _kind(_ATTENTION, "bsh", "q:bsh k:bth v:bth"),
+    "attention": _kind(_attended(_KEY), "bsh", "q:bsh k:bth v:bth"),
+    "head_norm": _kind(Fn("f", (X, Sum("d", _leaf("w:d")))), "bsh", "x:bsh", "w:d"),
+    "latent_attention": _kind(
+        _attended(Add((_KEY, Sum("r", _leaf("c:btr"))))), "bsh", "q:bsh k:bth c:btr v:bth"
+    ),
     "add": _kind(Add((X, _leaf("y:bsh"))), "bsh", "x:bsh y:bsh"),
     "dispatch": _kind(Mul((Place("route", ("b", "s", "e")), X)), "ebsh", "x:bsh"),
     "combine": _kind(Sum("e", Mul((_leaf("y:ebsh"), _leaf("g:bse")))), "bsh", "y:ebsh g:bse"),
@@ -386,4 +393,4 @@ KINDS: Mapping[str, Kind] = {
     "opaque": _kind(Sum("k", Fn("f", (_leaf("W:k"), X))), "bsh", "x:bsh", "W:k"),
 }
 """The kinds of :data:`placement_proofs.model.RULES`. One number a head in attention: what else a
-head has lies on dims that no axis cuts."""
+head has lies on dims that no axis cuts. In latent attention all heads share the key ``c``."""

@@ -124,14 +124,14 @@ def _seen(name: str) -> Iterator[Seen]:
     homes = (INVARIANT, sharded(0), sharded(1))
     for layouts in ins:
         for uses, home in itertools.product(params, homes):
-            for attention in (None, "heads", "ring") if name == "attention" else (None,):
+            for attention in (None, "heads", "ring") if name.endswith("attention") else (None,):
                 for whole in (False, True):
                     yield Seen(layouts, ndims, uses, home, attention, whole=whole)
 
 
 def _weights(name: str, rank: int) -> tuple[On, ...]:
     """How the parameter of a kind may be placed."""
-    if name == "norm":
+    if name.endswith("norm"):
         return (INVARIANT,)
     if name == "embedding":
         return (INVARIANT, sharded(0))
@@ -165,8 +165,10 @@ def _all_placed() -> Iterator[Placed]:
     for name, kind, shared in forms:
         ins = [_layouts(rank) for rank in _ranks(dict(kind.ins))]
         uses = [_layouts(rank) for rank in _ranks(dict(kind.params))]
+        split = len(kind.ins)
         for choice in itertools.product(*ins, *uses, _layouts(len(kind.out))):
-            split = len(kind.ins)
+            if split == 4 and choice[1] != choice[3]:  # keys and values of a head lie alike
+                continue
             yield Placed(name, choice[:split], choice[split:-1], choice[-1], shared)
 
 
@@ -253,6 +255,12 @@ WRONG = {
     ),
     "attention of sharded queries to own keys only": Placed(
         "attention", (sharded(1),) * 3, (), sharded(1)
+    ),
+    "latent attention whose rotary key counts as whole on every rank": Placed(
+        "latent_attention", (sharded(2), sharded(2), INVARIANT, sharded(2)), (), sharded(2)
+    ),
+    "a norm of heads on a rank that feeds its weight as if alone": Placed(
+        "head_norm", (sharded(2),), (INVARIANT,), sharded(2)
     ),
     "a weight on sharded tokens fed invariant": Placed(
         "linear", (sharded(1),), (INVARIANT,), sharded(1)

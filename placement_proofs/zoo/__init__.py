@@ -11,6 +11,8 @@ from pathlib import Path
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 from placement_proofs.models import Shape, abstract, perceptron, transformer
+from placement_proofs.zoo.checks import check_shape
+from placement_proofs.zoo.counts import active, elements
 from placement_proofs.zoo.huggingface import load_shape
 from placement_proofs.zoo.presets import DENSE, MOE, PRESETS, TINY
 
@@ -76,7 +78,7 @@ def _nearest(name: str) -> str:
 def _from_json(path: Path) -> Model:
     """A model called as the folder of its ``config.json``, or as the file."""
     shape = load_shape(path)
-    _check_shape(str(path), shape)
+    check_shape(str(path), shape)
     name = path.parent.name if path.stem == "config" else path.stem
     return transformer(shape, name=name or path.stem, folded=True)
 
@@ -110,7 +112,7 @@ def shape_from(table: Mapping[str, object], place: str) -> Shape:
     for key, value in values.items():
         _check_field(place, key, value, known)
     shape = replace(base, **values)  # type: ignore[arg-type]
-    _check_shape(place, shape)
+    check_shape(place, shape)
     return shape
 
 
@@ -131,42 +133,14 @@ def _check_field(place: str, key: str, value: object, known: Mapping[str, object
         )
 
 
-def _check_shape(place: str, shape: Shape) -> None:
-    counts = (shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.sequence)
-    whole = shape.head_dim > 0 or shape.hidden % shape.heads == 0
-    if min(counts) < 1 or not whole or shape.heads % shape.kv_heads:
-        raise IllFormed(
-            place,
-            f"hidden {shape.hidden}, heads {shape.heads}, kv_heads {shape.kv_heads}",
-            "heads divide the hidden size and key-value heads divide heads; all are at least 1",
-            "correct the shape",
-        )
-    _check_experts(place, shape)
-    if shape.positions and shape.positions < shape.sequence:
-        raise IllFormed(
-            place,
-            f"positions {shape.positions}, sequence {shape.sequence}",
-            "the table of positions has a row for each token of a sequence",
-            f"write positions = {shape.sequence} or a shorter sequence",
-        )
-
-
-def _check_experts(place: str, shape: Shape) -> None:
-    if shape.experts and not 1 <= shape.top_k <= shape.experts:
-        raise IllFormed(
-            place,
-            f"top_k {shape.top_k}, experts {shape.experts}",
-            "a token goes to at least one expert and to each at most once",
-            "correct top_k",
-        )
-
-
 __all__ = [
     "DENSE",
     "MOE",
     "NAMES",
     "PRESETS",
     "TINY",
+    "active",
+    "elements",
     "load_model",
     "model_from",
     "named",

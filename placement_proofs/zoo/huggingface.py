@@ -63,6 +63,20 @@ class _Reader:
             )
         return value
 
+    def count(self, key: str) -> int:
+        """A whole number, 0 where the key is null or not there."""
+        return 0 if self.table.get(key) in (None, 0) else self.number(key)
+
+    def refuse(self, key: str, rule: str, *allowed: object) -> None:
+        """Refuse a key whose value is none of those that a shape can say.
+
+        Raises:
+            IllFormed: it is another one.
+        """
+        value = self.table.get(key)
+        if value is not None and value not in allowed:
+            raise IllFormed(f"{self.place}: {key}", json.dumps(value)[:60], rule, "use a TOML file")
+
     def flag(self, key: str, default: bool = False) -> bool:
         value = self.table.get(key, default)
         if not isinstance(value, bool):
@@ -72,13 +86,11 @@ class _Reader:
         return value
 
 
-def _llama(read: _Reader) -> Shape:
+def _llama(read: _Reader, head_dim: int = 0, *, tied: bool = False) -> Shape:
+    """``head_dim`` and ``tied`` are the defaults of a model type."""
     heads = read.number("num_attention_heads")
     hidden = read.number("hidden_size")
-    if read.table.get("mlp_bias"):
-        raise IllFormed(
-            f"{read.place}: mlp_bias", "true", "these shapes have no such bias", "use a TOML file"
-        )
+    read.refuse("mlp_bias", "these shapes have no such bias", False)
     return Shape(
         layers=read.number("num_hidden_layers"),
         hidden=hidden,
@@ -87,21 +99,15 @@ def _llama(read: _Reader) -> Shape:
         ffn=read.number("intermediate_size"),
         vocabulary=read.number("vocab_size"),
         sequence=read.number("max_position_embeddings"),
-        tied=read.flag("tie_word_embeddings"),
+        tied=read.flag("tie_word_embeddings", tied),
         fused_attention=True,
-        head_dim=read.number("head_dim", max(1, hidden // heads)),
+        head_dim=read.number("head_dim", head_dim or max(1, hidden // heads)),
     )
 
 
-def _plain_llama(read: _Reader) -> Shape:
-    if read.table.get("attention_bias"):
-        raise IllFormed(
-            f"{read.place}: attention_bias",
-            "true",
-            "these shapes have no bias of the output projection alone",
-            "use a TOML file",
-        )
-    return _llama(read)
+def _without_bias(read: _Reader, head_dim: int = 0, *, tied: bool = False) -> Shape:
+    read.refuse("attention_bias", "these shapes have no bias of the output projection alone", False)
+    return _llama(read, head_dim, tied=tied)
 
 
 def _mixtral(read: _Reader) -> Shape:
@@ -111,6 +117,56 @@ def _mixtral(read: _Reader) -> Shape:
 
 def _qwen2(read: _Reader) -> Shape:
     return replace(_llama(read), qkv_bias=True)
+
+
+def _qwen3(read: _Reader) -> Shape:
+    return replace(_without_bias(read, 128), qk_norm=True)
+
+
+def _qwen3_moe(read: _Reader) -> Shape:
+    rule = "these shapes have experts in every layer"
+    read.refuse("mlp_only_layers", rule, [])
+    read.refuse("decoder_sparse_step", rule, 1)
+    shape = _qwen3(read)
+    return replace(
+        shape,
+        ffn=read.number("moe_intermediate_size"),
+        experts=read.number("num_experts"),
+        top_k=read.number("num_experts_per_tok"),
+    )
+
+
+def _deepseek(read: _Reader) -> Shape:
+    """DeepSeek-V2 and V3: latent attention, dense layers first, shared experts."""
+    rule = "layers with experts follow the dense ones without a gap"
+    read.refuse("moe_layer_freq", rule, 1)
+    expert = read.number("moe_intermediate_size")
+    return replace(
+        _without_bias(read),
+        head_dim=0,
+        kv_rank=read.number("kv_lora_rank"),
+        q_rank=read.count("q_lora_rank"),
+        nope_dim=read.number("qk_nope_head_dim"),
+        rope_dim=read.number("qk_rope_head_dim"),
+        value_dim=read.number("v_head_dim"),
+        experts=read.number("n_routed_experts"),
+        top_k=read.number("num_experts_per_tok"),
+        expert_ffn=expert,
+        shared_ffn=read.count("n_shared_experts") * expert,
+        dense_layers=read.count("first_k_dense_replace"),
+    )
+
+
+def _gemma(read: _Reader) -> Shape:
+    return _without_bias(read, 256, tied=True)
+
+
+def _gemma2(read: _Reader) -> Shape:
+    return replace(_gemma(read), post_norm=True)
+
+
+def _olmo2(read: _Reader) -> Shape:
+    return replace(_without_bias(read), pre_norm=False, post_norm=True, whole_qk_norm=True)
 
 
 def _gpt2(read: _Reader) -> Shape:
@@ -133,10 +189,17 @@ def _gpt2(read: _Reader) -> Shape:
 
 
 KINDS: Mapping[str, Callable[[_Reader], Shape]] = {
-    "llama": _plain_llama,
+    "llama": _without_bias,
     "mistral": _llama,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
     "gpt2": _gpt2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+    "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "olmo2": _olmo2,
 }
 """Readers by ``model_type``."""

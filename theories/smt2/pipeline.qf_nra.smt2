@@ -128,3 +128,51 @@
 (assert (or false (not (= (* 1.0 1.0) (* 1.0 1.0))) (not (= (* x1 1.0) (* x1 1.0)))))
 (check-sat)
 (pop 1)
+; gradients of weights in a pass of their own: program 1: coefficients, size class 1
+(push 1)
+(set-info :status unsat)
+(declare-const x0 Real) ; dp
+(assert (>= x0 1))
+(declare-const x1 Real) ; micro
+(assert (>= x1 1))
+(assert (or false (not (= (* 1.0 (* x0 x1)) (* 1.0 (* x0 x1)))) (not (= (* 1.0 1.0) (* 1.0 1.0)))))
+(check-sat)
+(pop 1)
+; gradients of weights in a pass of their own: program 4: coefficients, size class 1
+(push 1)
+(set-info :status unsat)
+(assert (or false (not (= (* 1.0 1.0) (* 1.0 1.0)))))
+(check-sat)
+(pop 1)
+; gradients of weights in a pass of their own: program 5: coefficients, size class 1
+(push 1)
+(set-info :status unsat)
+(declare-const x2 Real) ; clip2
+(assert (not (= x2 0)))
+(assert (or false (not (= (* 1.0 1.0) (* 1.0 1.0))) (not (= (* x2 1.0) (* x2 1.0)))))
+(check-sat)
+(pop 1)
+; gradients of weights in a pass of their own that does not reduce them: program 1: coefficients, size class 1
+(push 1)
+(set-info :status sat)
+(declare-const x0 Real) ; dp
+(assert (>= x0 1))
+(declare-const x1 Real) ; micro
+(assert (>= x1 1))
+(assert (or false (not (= (* 0.0 (* x0 x1)) (* 1.0 1.0))) (not (= (* 1.0 (* x0 x1)) (* 1.0 (* x0 x1)))) (not (= (* 1.0 1.0) (* 1.0 1.0)))))
+(check-sat)
+(pop 1)
+; gradients of weights in a pass of their own that does not reduce them: program 4: coefficients, size class 1
+(push 1)
+(set-info :status unsat)
+(assert (or false (not (= (* 1.0 1.0) (* 1.0 1.0)))))
+(check-sat)
+(pop 1)
+; gradients of weights in a pass of their own that does not reduce them: program 5: coefficients, size class 1
+(push 1)
+(set-info :status unsat)
+(declare-const x2 Real) ; clip2
+(assert (not (= x2 0)))
+(assert (or false (not (= (* 1.0 1.0) (* 1.0 1.0))) (not (= (* x2 1.0) (* x2 1.0)))))
+(check-sat)
+(pop 1)

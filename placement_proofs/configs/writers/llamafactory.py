@@ -47,7 +47,7 @@ def _megatron(draft: Draft) -> str:
     carried = ("stage", "over", "experts_over", "tp", "sequence", "cp", "method", "ep", "pp")
     loop = ("micro", "chunks", "schedule", "recompute")
     draft.limit((*carried, *loop), under="under Megatron-Core")
-    if reading.schedule == "gpipe":
+    if reading.schedule not in ("1f1b", "interleaved"):
         draft.lose("schedule", "Megatron runs 1F1B")
     if reading.cp != 1:
         draft.fixed("method", "ring", "Megatron's default is a ring (cp_comm_type p2p)")

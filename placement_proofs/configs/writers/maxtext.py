@@ -47,7 +47,7 @@ def _check(draft: Draft) -> None:
     if reading.recompute == "none":
         reason = "MaxText always recomputes something; minimal_with_context keeps most"
         draft.lose("recompute", reason)
-    if reading.pp != 1 and reading.schedule == "1f1b":
+    if reading.pp != 1 and reading.schedule not in ("gpipe", "interleaved"):
         draft.lose("schedule", "MaxText runs all micro-batches forward first")
     _weights(draft)
 

@@ -65,7 +65,7 @@ def check(draft: Draft) -> None:
     """What Megatron does in one way only."""
     reading = draft.reading
     draft.limit(CARRIED)
-    if reading.schedule == "gpipe":
+    if reading.schedule not in ("1f1b", "interleaved"):
         draft.lose("schedule", "Megatron runs 1F1B")
     if reading.cp != 1 and reading.sp != 1:
         rule = "context ranks and Ulysses together need hierarchical groups (cp_comm_type a2a+p2p)"

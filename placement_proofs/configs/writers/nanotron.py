@@ -17,7 +17,7 @@ def write(draft: Draft) -> str:
     draft.sharding((), "ZeRO shards over data ranks only (src/nanotron/helpers.py)")
     if reading.cp != 1:
         draft.fixed("method", "ring", "nanotron's context parallelism is a ring")
-    if reading.chunks > 1:
+    if reading.schedule not in ("1f1b", "gpipe"):
         draft.lose("schedule", "nanotron has 1F1B and all-forward-all-backward")
     if reading.recompute == "selective":
         draft.lose("recompute", "nanotron recomputes whole layers or nothing")

@@ -72,7 +72,9 @@ def _parallelism(draft: Draft) -> dict[str, object]:
         method = "alltoall" if reading.method == "ring" else "allgather"
         table["context_parallel_rotate_method"] = method
     if reading.pp != 1:
-        table["pipeline_parallel_schedule"] = _SCHEDULES[reading.schedule]
+        if reading.schedule not in _SCHEDULES:
+            draft.lose("schedule", "torchtitan's zero-bubble schedules have chunks of layers")
+        table["pipeline_parallel_schedule"] = _SCHEDULES.get(reading.schedule, "1F1B")
         table["pipeline_parallel_microbatch_size"] = draft.batch.micro_batch or 1
         if reading.chunks > 2:
             reason = "it is pipeline_parallel_layers_per_stage = layers / (pp * chunks)"

@@ -10,8 +10,11 @@ from typing import Any
 
 from placement_proofs.cost import bubble
 from placement_proofs.errors import IllFormed
+from placement_proofs.plan import Plan
 from placement_proofs.render.pictures.drawn import Drawn
 from placement_proofs.render.svg import FAINT, MARGIN, RULE, Picture, Sheet, text_width
+from placement_proofs.schedule import Pass, law_of
+from placement_proofs.schedule import bubble as idle_share
 from placement_proofs.simulate.schedule import Slot, most_in_flight, timetable
 
 Row = Mapping[str, Any]
@@ -19,6 +22,8 @@ HIGH, STEP = 26.0, 34.0
 NAMES, GAP = 104.0, 75.0
 UNITS = ((25.0, 34), (16.5, 57))
 """Pixels of a unit of time, and how many are then drawn; of more, the beginning and the end."""
+FILLS = {"forward": "#ffffff", "backward": "#cfcfcf", "weights": "#e8e8e8"}
+SAID = {"forward": "forward", "backward": "backward", "weights": "gradients of weights"}
 MOST_POSITIONS = 16
 MOST_SLOTS = 200_000
 
@@ -55,8 +60,17 @@ def schedule_data(drawn: Drawn) -> dict[str, Any]:
         "units": max(row[-1].stop for row in rows),
         "bubble": float(idle),
         "idle": _idle(rows),
+        "law": _law(plan),
         "positions": [_position(row, ranks) for row in rows],
     }
+
+
+def _law(plan: Plan) -> str:
+    """Idle time per unit of work as a formula; empty where no position is to wait for others."""
+    share = idle_share(law_of(plan))
+    several = "/v" if plan.chunks > 1 else ""
+    below = "m" if share.denominator == 1 else f"({share.denominator}m)"
+    return f"(p-1)/{below}{several}" if share else ""
 
 
 def _idle(rows: Sequence[Sequence[Slot]]) -> float:
@@ -74,6 +88,7 @@ def _position(row: Sequence[Slot], ranks: int) -> Row:
                 "chunk": slot.run.stage // ranks,
                 "micro": slot.run.micro,
                 "backward": slot.run.backward,
+                "kind": slot.run.kind.value,
                 "start": slot.start,
                 "length": slot.length,
             }
@@ -149,9 +164,11 @@ def _shown(count: int) -> list[int | None]:
 def _facts(data: Row) -> str:
     m, p, v = data["micro_batches"], len(data["positions"]), data["chunks"]
     parts = f", {v} chunks of layers a position" if v > 1 else ""
-    law = f"(p-1)/m{'/v' if v > 1 else ''}"
+    law = data["law"]
     idle = f"Idle time per unit of work: {data['idle']:.4g}"
-    if math.isclose(data["idle"], data["bubble"]):
+    if not law:
+        idle += "; none where no position waits for the others at the update."
+    elif math.isclose(data["idle"], data["bubble"]):
         idle += f" = {law} with p={p}, m={m:,}{f', v={v}' if v > 1 else ''}."
     else:
         idle += f" as drawn; {law} = {data['bubble']:.4g} where p divides m."
@@ -167,8 +184,9 @@ def _facts(data: Row) -> str:
 
 def _legend(sheet: Sheet, data: Row, y: float) -> float:
     x = MARGIN
-    for backward, said in ((False, "forward"), (True, "backward")):
-        _box(sheet, x, y - 12, 26, 16, backward, "0")
+    for kind in _kinds(data):
+        said = SAID[kind]
+        _box(sheet, x, y - 12, 26, 16, kind, "0")
         sheet.text(x + 32, y, said)
         x += 32 + text_width(said) + 16
     sheet.rect(x, y - 12, 26, 16, stroke=RULE, dash="2 3")
@@ -179,19 +197,25 @@ def _legend(sheet: Sheet, data: Row, y: float) -> float:
     return y + 16
 
 
+def _kinds(data: Row) -> list[str]:
+    """The kinds of passes of a schedule, in the order of a micro-batch."""
+    found = {slot["kind"] for position in data["positions"] for slot in position["slots"]}
+    return [kind for kind in FILLS if kind in found]
+
+
 def _box(
     sheet: Sheet,
     x: float,
     y: float,
     wide: float,
     high: float,
-    backward: bool,
+    kind: str,
     label: str,
     tip: str = "",
 ) -> None:
-    sheet.rect(x, y, wide, high, fill="#cfcfcf" if backward else "#ffffff", tip=tip)
-    size = 11 if wide > 20 else 10
-    sheet.text(x + wide / 2, y + high / 2 + 4, label, anchor="middle", size=size, bold=backward)
+    sheet.rect(x, y, wide, high, fill=FILLS[kind], tip=tip)
+    size, bold = 11 if wide > 20 else 10, kind == Pass.BACKWARD.value
+    sheet.text(x + wide / 2, y + high / 2 + 4, label, anchor="middle", size=size, bold=bold)
 
 
 def _draw_position(sheet: Sheet, data: Row, number: int, clock: _Clock, y: float) -> None:
@@ -208,10 +232,9 @@ def _draw_position(sheet: Sheet, data: Row, number: int, clock: _Clock, y: float
 
 def _slot(sheet: Sheet, data: Row, slot: Row, x: float, y: float, unit: float) -> None:
     letter = chr(ord("a") + slot["chunk"]) if data["chunks"] > 1 else ""
-    way = "backward" if slot["backward"] else "forward"
-    tip = f"{way} of micro-batch {slot['micro']}, stage {slot['stage']}"
+    tip = f"{SAID[slot['kind']]} of micro-batch {slot['micro']}, stage {slot['stage']}"
     label = f"{slot['micro']}{letter}"
-    _box(sheet, x, y, slot["length"] * unit, HIGH, slot["backward"], label, tip)
+    _box(sheet, x, y, slot["length"] * unit, HIGH, slot["kind"], label, tip)
 
 
 def _times(sheet: Sheet, clock: _Clock, top: float, y: float) -> None:
@@ -231,11 +254,12 @@ def _times(sheet: Sheet, clock: _Clock, top: float, y: float) -> None:
 def _alternative(data: Row) -> str:
     orders = []
     for number, position in enumerate(data["positions"][:MOST_POSITIONS]):
-        run = (f"{'B' if s['backward'] else 'F'}{s['micro']}" for s in position["slots"][:12])
+        run = (f"{s['kind'][0].upper()}{s['micro']}" for s in position["slots"][:12])
         more = " ..." if len(position["slots"]) > 12 else ""
         orders.append(f"{data['axis']}={number}: {' '.join(run)}{more}")
     return (
         f"{len(data['positions'])} positions run {data['micro_batches']:,} micro-batches in "
         f"{data['units']:,} units of time, idle for {data['idle']:.4g} per unit of work. "
-        f"F is forward, B backward. {'; '.join(orders)}."
+        f"F is forward, {', '.join(f'{k[0].upper()} {SAID[k]}' for k in _kinds(data)[1:])}. "
+        f"{'; '.join(orders)}."
     )
