@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,10 +26,13 @@ from placement_proofs.model import Model
 from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
+from placement_proofs.program_backward import followed
+from placement_proofs.program_text import format_program
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import (
     Counterexample,
     ProgramResult,
+    Repair,
     explain,
     find_repairs,
     prove,
@@ -139,19 +143,21 @@ def check(
     *,
     convention: str | None = None,
     topology: str | None = None,
+    repair: bool = True,
 ) -> Report:
     """Prove or refute a subject, and cost it where its sizes are known.
 
     Anything but a subject is read with the defaults of :func:`read_subject`. ``convention`` names
     the bytes per parameter; without it, a configuration file's number formats choose. ``topology``
-    is the name or the TOML file of one: the traffic then also has a time.
+    is the name or the TOML file of one: the traffic then also has a time. ``repair`` searches for
+    repairs of what is refuted.
 
     Raises:
         IllFormed: the subject has no meaning, or its ranks cannot run it.
     """
     subject = what if isinstance(what, Subject) else read_subject(what)
     if subject.program is not None:
-        return _check_program(subject, subject.program)
+        return _check_program(subject, subject.program, repair)
     composition, model = subject.composed()
     plan, _ = plan_of(subject, clipping=True)
     known = known_sizes(composition)
@@ -168,7 +174,7 @@ def check(
         _failure(failing, known),
         len(failing),
         _also_failing(failing),
-        _undone(subject, known) if failing else (),
+        _undone(subject, known) if failing and repair else (),
         warnings=(*_import_warnings(subject), *advice(composition)),
         assumptions=_assumptions(subject, conditions),
         source=subject.imported.to_json() if subject.imported else None,
@@ -263,7 +269,20 @@ def _fix(repaired: Subject, change: str, broken: Subject, known: Mapping[str, in
     plan, _ = plan_of(repaired, clipping=True)
     verdict = verdict_of(conditions_of(prove_plan(plan, known)))
     broken_plan, _ = plan_of(broken, clipping=True)
-    return Fix(change, verdict, _traffic_difference(plan, broken_plan, broken))
+    cost = _traffic_difference(plan, broken_plan, broken)
+    return Fix(change, verdict, cost, composition_file(broken), composition_file(repaired))
+
+
+def composition_file(subject: Subject) -> str:
+    """A composition with its model, profile, loss and deviations as a TOML file."""
+    composition, model = subject.composed()
+    said = {"composition": repr(composition), "model": model.name}
+    said |= {"profile": subject.profile.name, "loss": subject.loss}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+    if subject.deviations:
+        listed = "".join(f"  {json.dumps(text)},\n" for text in subject.deviations)
+        lines.append(f"without = [\n{listed}]")
+    return "\n".join(lines) + "\n"
 
 
 def _traffic_difference(repaired: Plan, broken: Plan, subject: Subject) -> str:
@@ -350,14 +369,14 @@ def without_norm(plan: Plan) -> Plan:
     return replace(plan, stages=stages)
 
 
-def _check_program(subject: Subject, program: Program) -> Report:
+def _check_program(subject: Subject, program: Program, repair: bool) -> Report:
     result = prove(program)
     failure = None
     if result.counterexample is not None:
         found = result.counterexample
         told = _told(program, result, found)
         failure = Failure(found.condition, "given program", (), told, str(found))
-    repairs = find_repairs(program, result) if failure else ()
+    repairs = find_repairs(program, result) if failure and repair else ()
     return Report(
         subject.text,
         "",
@@ -365,5 +384,13 @@ def _check_program(subject: Subject, program: Program) -> Report:
         {n: c for n, c in result.conditions if n in CONDITIONS or _applies(c)},
         failure,
         1 if failure else 0,
-        repairs=tuple(Fix(f"{r.action}: {r.text}", Verdict.PROVED, r.cost) for r in repairs),
+        repairs=tuple(_edit(r) for r in repairs),
+        assumptions=tuple(f"weaker claim: {text}" for text in subject.relaxed),
+        notes=tuple(f"from the forward pass: {line}" for line in followed(program)),
     )
+
+
+def _edit(repair: Repair) -> Fix:
+    change = f"{repair.action}: {repair.text}"
+    texts = (format_program(p) for p in (repair.broken, repair.program))
+    return Fix(change, Verdict.PROVED, repair.cost, *texts)

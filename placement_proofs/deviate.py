@@ -7,12 +7,20 @@ execute it notice by a wrong value, a shape that does not fit, or a message that
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from placement_proofs.deviation import (
+    ACTIONS,
+    MOVES,
+    WORDS,
+    Deviation,
+    Selector,
+    parse_deviation,
+    words_of,
+)
 from placement_proofs.errors import IllFormed
 from placement_proofs.layout import Collective
 from placement_proofs.mesh import parent
@@ -20,154 +28,17 @@ from placement_proofs.plan import (
     Action,
     Item,
     Local,
-    Phase,
     Plan,
     Run,
+    Stage,
     Step,
     Transfer,
     What,
 )
 
-ACTIONS = ("drop", "duplicate", "rescale", "regroup", "reorder", "overwrite")
-MOVES = ("earlier", "later", "first", "last")
+__all__ = ["ACTIONS", "MOVES", "Deviation", "Selector", "deviate", "mutants", "parse_deviation"]
 
-_KINDS = {kind.value for kind in (*Collective, *Action)}
-_WHAT = {what.value.replace("activation gradient", "cotangent"): what for what in What}
-_WORDS = {what: word for word, what in _WHAT.items()}
-_ARGUMENTS = {"rescale": "by", "regroup": "to", "reorder": "to"}
 _VALUES = (What.ACTIVATION, What.COTANGENT)
-
-
-@dataclass(frozen=True)
-class Selector:
-    """Which steps of a plan, and which of their items; what is empty selects everything.
-
-    Attributes:
-        kind: a collective or a local action, such as ``all-reduce`` or ``accumulate``.
-        what: parameter, gradient, activation, cotangent or statistic.
-        axes: the axes of a transfer, all of them and in its order.
-        group: a parameter group; tensor: the name of a parameter or value.
-        phase: forward, backward, recompute, reduce, clip or update.
-        why: the step's reason; stage: the name of a pipeline stage.
-        nth: only the step with this number among those selected, from 0.
-    """
-
-    kind: str = ""
-    what: str = ""
-    axes: tuple[str, ...] = ()
-    group: str = ""
-    tensor: str = ""
-    phase: str = ""
-    why: str = ""
-    stage: str = ""
-    nth: int | None = None
-
-    def __str__(self) -> str:
-        words = [self.kind, self.what, "*".join(self.axes)]
-        for name in ("group", "tensor", "phase", "why", "stage", "nth"):
-            value = getattr(self, name)
-            words.append("" if value in ("", None) else shlex.quote(f"{name}={value}"))
-        return " ".join(word for word in words if word)
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """One deviation: an action on the selected steps.
-
-    ``argument`` is the factor of ``rescale`` (``by=1/dp``), the axes of ``regroup`` (``to=tp``), or
-    where ``reorder`` moves a step in its section (``to=earlier``, later, first, last).
-    """
-
-    action: str
-    select: Selector
-    argument: str = ""
-
-    def __str__(self) -> str:
-        key = _ARGUMENTS.get(self.action)
-        words = [self.action, str(self.select), f"{key}={self.argument}" if key else ""]
-        return " ".join(word for word in words if word)
-
-
-def parse_deviation(text: str) -> Deviation:
-    """Read a deviation; the inverse of ``str``.
-
-    Raises:
-        IllFormed: a word or a key is unknown, or the action's argument is missing.
-
-    >>> print(parse_deviation("drop all-reduce gradient dp group=norm"))
-    drop all-reduce gradient dp group=norm
-    """
-    try:
-        action, *words = shlex.split(text)
-    except ValueError:
-        action, words = "", []
-    if action not in ACTIONS:
-        raise IllFormed(
-            "deviation",
-            repr(text[:80]),
-            f"a deviation begins with one of {', '.join(ACTIONS)}",
-            'write "drop all-reduce gradient dp"',
-        )
-    found: dict[str, str] = {}
-    for word in words:
-        key, value = _word(word, text)
-        found[key] = value
-    argument = found.pop(_ARGUMENTS.get(action, "by"), "")
-    _check_argument(action, argument, text)
-    return Deviation(action, _selector(found, text), argument)
-
-
-def _word(word: str, text: str) -> tuple[str, str]:
-    """The field of a selector that a word fills, and its value."""
-    key, equals, value = word.partition("=")
-    known = {f.name for f in fields(Selector)} | set(_ARGUMENTS.values())
-    if equals:
-        if key in known:
-            return key, value
-        raise IllFormed(
-            "deviation", repr(word), f"the keys are {', '.join(sorted(known))}", text[:80]
-        )
-    if word in _KINDS:
-        return "kind", word
-    return ("what" if word in _WHAT else "axes"), word
-
-
-def _selector(found: Mapping[str, str], text: str) -> Selector:
-    nth = found.get("nth")
-    phases = [phase.value for phase in Phase]
-    if (nth is not None and not nth.isdigit()) or found.get("phase", "forward") not in phases:
-        raise IllFormed(
-            "deviation",
-            repr(text[:80]),
-            f"nth is a number from 0; a phase is one of {', '.join(phases)}",
-            "correct it or leave it out",
-        )
-    words = {key: value for key, value in found.items() if key not in ("nth", "axes", "to", "by")}
-    axes = tuple(a for a in found.get("axes", "").split("*") if a)
-    return Selector(**words, axes=axes, nth=None if nth is None else int(nth))
-
-
-def _check_argument(action: str, argument: str, text: str) -> None:
-    key = _ARGUMENTS.get(action)
-    wrong = bool(argument) != bool(key) or (action == "reorder" and argument not in MOVES)
-    if wrong or (action == "rescale" and not _is_factor(argument)):
-        rules = {
-            "rescale": "rescale takes a factor of numbers and axes: by=1/(dp*micro)",
-            "regroup": "regroup takes axes: to=tp or to=dp*tp",
-            "reorder": f"reorder takes one of {', '.join('to=' + m for m in MOVES)}",
-        }
-        rule = rules.get(action, f"{action} takes no argument")
-        raise IllFormed("deviation", repr(text[:80]), rule, "see placement-proofs simulate --help")
-
-
-def _is_factor(text: str) -> bool:
-    below = _words(text.partition("/")[2] or "1")
-    return all(w.isdigit() or w.isidentifier() for w in _words(text)) and "0" not in below
-
-
-def _words(text: str) -> list[str]:
-    """The words of a factor such as ``1/(dp*micro)``, or of a product of axes."""
-    return [w.strip() for part in text.split("/", 1) for w in part.strip().strip("()").split("*")]
 
 
 @dataclass(frozen=True)
@@ -213,7 +84,7 @@ def _matching(
 
 def _fits(item: Item, select: Selector, groups: Mapping[str, str]) -> bool:
     return (
-        select.what in ("", _WORDS[item.what])
+        select.what in ("", WORDS[item.what])
         and select.tensor in ("", item.name)
         and select.group in ("", groups.get(item.name, ""))
     )
@@ -230,8 +101,10 @@ def deviate(plan: Plan, deviation: Deviation) -> Plan:
         IllFormed: nothing is selected (the message lists what could be), or the action does not
             apply to what is.
     """
-    found = _found(plan, deviation.select)
     _check_names(plan, deviation)
+    if deviation.action == "insert":
+        return _inserted(plan, deviation)
+    found = _found(plan, deviation.select)
     if not found:
         raise IllFormed(
             f"deviation {deviation}",
@@ -246,11 +119,12 @@ def deviate(plan: Plan, deviation: Deviation) -> Plan:
 
 def _check_names(plan: Plan, deviation: Deviation) -> None:
     """The argument of rescale and regroup names axes of the mesh (or loops) only."""
-    if deviation.action not in ("rescale", "regroup"):
+    squares = deviation.select.kind == Action.SQUARE.value
+    if deviation.action not in ("rescale", "regroup") or squares:
         return
     subsets = tuple(name for name, _ in plan.mesh.subsets)
     known = (*plan.mesh.names, *subsets, *(("micro",) if deviation.action == "rescale" else ()))
-    unknown = [w for w in _words(deviation.argument) if not w.isdigit() and w not in known]
+    unknown = [w for w in words_of(deviation.argument) if not w.isdigit() and w not in known]
     if unknown:
         raise IllFormed(
             f"deviation {deviation}",
@@ -265,7 +139,7 @@ def _choices(plan: Plan) -> str:
     seen: dict[str, None] = {}
     for _, _, step in plan.steps():
         if isinstance(step, Transfer) and step.items:
-            what = _WORDS[step.items[0].what]
+            what = WORDS[step.items[0].what]
             seen[str(Selector(_kind(step), what, step.axes, phase=step.where.phase.value))] = None
         elif isinstance(step, Local) and step.action in (Action.SCALE, Action.ACCUMULATE):
             seen[_kind(step)] = None
@@ -279,6 +153,8 @@ def _apply(plan: Plan, found: _Found, deviation: Deviation) -> Plan:
     assert not isinstance(step, Run)
     if deviation.action == "reorder":
         _move(steps, found.index, deviation.argument)
+    elif deviation.action == "regroup" and isinstance(step, Local):
+        _joined(steps, found, step, deviation)
     else:
         steps[found.index : found.index + 1] = _instead(step, found.items, deviation)
     sections: dict[str, Any] = {found.section: tuple(steps)}
@@ -307,14 +183,119 @@ def _instead(step: Transfer | Local, chosen: tuple[int, ...], deviation: Deviati
             return _rescaled(step, items, deviation.argument)
         case "regroup" if isinstance(step, Transfer):
             return [*rest, replace(step, items=items, axes=tuple(deviation.argument.split("*")))]
+        case "replace":
+            return [*rest, *_replaced(step, items, deviation)]
         case "overwrite" if isinstance(step, Local) and step.action is Action.ACCUMULATE:
             return [*rest, replace(step, items=items, overwrite=True)]
     raise IllFormed(
         f"deviation {deviation}",
         f"a step {_kind(step)}",
-        "regroup applies to transfers, overwrite to accumulate",
+        "regroup applies to transfers and squares, overwrite to accumulate",
         "select another step",
     )
+
+
+def _replaced(step: Transfer | Local, items: tuple[Item, ...], deviation: Deviation) -> list[Step]:
+    """Another movement of the same items; its axes are those of the step, or of the conversion."""
+    kind, why = deviation.argument, f"instead of {_kind(step)}"
+    if kind in {action.value for action in Action}:
+        return [Local(Action(kind), items, step.where, why)]
+    axes = step.axes if isinstance(step, Transfer) else _converted(items)
+    if not axes:
+        raise IllFormed(
+            f"deviation {deviation}",
+            f"a step {_kind(step)} without axes",
+            "a collective takes the place of one, or of a conversion of an activation",
+            "select another step",
+        )
+    return [Transfer(Collective(kind), axes, items, step.where, why)]
+
+
+def _converted(items: tuple[Item, ...]) -> tuple[str, ...]:
+    """The axes of a conversion, which the name of its result says."""
+    names = [max(i.name, i.out, key=len) for i in items]
+    return tuple(dict.fromkeys(n.rpartition("@")[2].partition(":")[0] for n in names if "@" in n))
+
+
+def _joined(steps: list[Step], found: _Found, step: Local, deviation: Deviation) -> None:
+    """Squares that are counted in another partial norm."""
+    there = [
+        index
+        for index, other in enumerate(steps)
+        if isinstance(other, Local)
+        and other.action is step.action is Action.SQUARE
+        and other.why == deviation.argument
+    ]
+    if not there:
+        raise IllFormed(
+            f"deviation {deviation}",
+            deviation.argument,
+            "squares are regrouped to another partial norm of the same stage",
+            "name it by its reason, as in to=squares:tp",
+        )
+    chosen = tuple(step.items[i] for i in found.items)
+    others = tuple(i for i in step.items if i not in chosen)
+    joined = steps[there[-1]]
+    assert isinstance(joined, Local)
+    steps[there[-1]] = replace(joined, items=(*joined.items, *chosen))
+    steps[found.index] = replace(step, items=others)
+
+
+def _inserted(plan: Plan, deviation: Deviation) -> Plan:
+    """A collective that the plan does not have: of gradients before their scale, or of squares."""
+    select = deviation.select
+    known = {kind.value for kind in Collective}
+    stages = tuple(_with(stage, select) for stage in plan.stages)
+    if select.kind not in known or not select.axes or stages == plan.stages:
+        raise IllFormed(
+            f"deviation {deviation}",
+            "nothing to insert there",
+            "insert takes a collective, gradient or statistic, and axes",
+            'write "insert all-reduce gradient tp group=norm"',
+        )
+    unknown = set(map(parent, select.axes)) - set(plan.mesh.names)
+    if unknown:
+        raise IllFormed(
+            f"deviation {deviation}",
+            ", ".join(sorted(unknown)),
+            f"the plan has {', '.join(plan.mesh.names) or 'no axes'}",
+            "name one of them",
+        )
+    return replace(plan, stages=stages)
+
+
+def _with(stage: Stage, select: Selector) -> Stage:
+    groups = {t.name: t.group for t in stage.tensors}
+    after: list[Step] = []
+    done: set[Item] = set()
+    for step in stage.after if select.stage in ("", stage.name) else ():
+        made = _new(step, select, groups, done)
+        behind = isinstance(step, Local) and step.action is Action.SQUARE
+        after += [s for s in ((step, made) if behind else (made, step)) if s is not None]
+    return replace(stage, after=tuple(after) or stage.after)
+
+
+_READERS = (Action.SCALE, Action.SQUARE, Action.CLIP, Action.UPDATE)
+"""Steps that read the gradients that the plan has reduced."""
+
+
+def _new(
+    step: Step, select: Selector, groups: Mapping[str, str], done: set[Item]
+) -> Transfer | None:
+    """The inserted collective next to the step that its items come from first."""
+    if not isinstance(step, Local) or select.kind not in {kind.value for kind in Collective}:
+        return None
+    items: tuple[Item, ...] = ()
+    if step.action in _READERS and select.what == WORDS[What.GRADIENT]:
+        fitting = (i for i in step.items if _fits(i, select, groups))
+        items = tuple(i for i in fitting if i.name not in {d.name for d in done})
+        done |= set(items)
+    elif step.action is Action.SQUARE and select.what == WORDS[What.STATISTIC]:
+        norm = step.why if select.why in ("", step.why) else ""
+        items = (Item(norm, What.STATISTIC, (), (), (), norm),) if norm else ()
+    if not items:
+        return None
+    return Transfer(Collective(select.kind), select.axes, items, step.where, "inserted")
 
 
 def _passed_on(step: Transfer | Local, items: tuple[Item, ...]) -> list[Step]:
@@ -350,7 +331,7 @@ def mutants(plan: Plan) -> Iterator[Deviation]:
         if isinstance(step, Run) or not step.items or _alone(plan, step):
             continue
         axes = step.axes if isinstance(step, Transfer) else ()
-        what, phase = _WORDS[step.items[0].what], step.where.phase.value
+        what, phase = WORDS[step.items[0].what], step.where.phase.value
         select = Selector(_kind(step), what, axes, phase=phase, stage=stage.name)
         one = replace(select, nth=turns[select])
         turns[select] += 1
@@ -384,4 +365,4 @@ def _alone(plan: Plan, step: Transfer | Local) -> bool:
     sizes = plan.mesh.sizes() | {"micro": plan.micro, "1": 1}
     if isinstance(step, Transfer):
         return bool(step.axes) and all(sizes[parent(axis)] == 1 for axis in step.axes)
-    return step.action is Action.SCALE and all(sizes.get(w) == 1 for w in _words(step.factor))
+    return step.action is Action.SCALE and all(sizes.get(w) == 1 for w in words_of(step.factor))

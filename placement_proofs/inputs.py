@@ -35,6 +35,7 @@ class Subject:
     loss: str = "mean"
     program: Program | None = None
     imported: Imported | None = None
+    relaxed: tuple[str, ...] = ()
 
     def composed(self) -> tuple[Composition, Model]:
         """The composition and its model.
@@ -62,6 +63,7 @@ class Options:
     without: tuple[str, ...] = ()
     world: int | None = None
     format: str | None = None
+    relax: tuple[str, ...] = ()
 
     @property
     def facts(self) -> Profile:
@@ -82,6 +84,7 @@ def read_subject(
     without: Sequence[str] = (),
     world: int | None = None,
     format: str | None = None,
+    relax: Sequence[str] = (),
 ) -> Subject:
     """Read an expression or a file, or take what is already read.
 
@@ -94,18 +97,19 @@ def read_subject(
         without: deviations of the loop from the derived plan.
         world: the number of ranks of a configuration file.
         format: of a configuration file; found from its keys if absent.
+        relax: claims about an element program that are weaker than what it says.
 
     Raises:
         IllFormed: the text, the file or an option has no meaning.
     """
-    options = Options(model, profile, loss, tuple(without), world, format)
+    options = Options(model, profile, loss, tuple(without), world, format, tuple(relax))
     if isinstance(what, Program):
-        _refuse_all(options)
-        return Subject(what.name or "element program", program=what)
+        return _program(what.name or "element program", what, options)
     if isinstance(what, Strategy | Composition) or not _is_path(str(what)):
         composition = _composition(what)
         _check_ranks(composition, world)
         _refuse({"format": format}, "an expression has no format")
+        _refuse({"relax": relax}, "relaxed claims are about element programs")
         return _subject(composition, _model(composition, model), options)
     path = _existing(str(what))
     if path.suffix == ".toml" and format is None:
@@ -115,9 +119,11 @@ def read_subject(
         if "faulty" in table and "fixed" in table:
             return _faulty_form(path, table, options)
         if "composition" in table:
+            _refuse({"relax": relax}, "relaxed claims are about element programs")
             subject = _composition_file(path, table, options)
             _check_ranks(subject.composed()[0], world)
             return subject
+    _refuse({"relax": relax}, "relaxed claims are about element programs")
     return _config(path, options)
 
 
@@ -140,24 +146,28 @@ def _subject(composition: Composition, model: Model, options: Options) -> Subjec
 
 
 def _element_program(path: Path, options: Options) -> Subject:
-    from placement_proofs.program_text import load_program
+    from placement_proofs.program_text import load_file
 
-    _refuse_all(options)
-    return Subject(str(path), program=load_program(path))
+    file = load_file(path)
+    subject = _program(str(path), file.program, options)
+    return replace(subject, relaxed=(*file.relax, *options.relax))
 
 
 def _faulty_form(path: Path, table: Mapping[str, Any], options: Options) -> Subject:
     """The faulty form of a published fault; ``placement-proofs faults`` runs both."""
     from placement_proofs.program_text import parse_program
 
-    _refuse_all(options)
     program = parse_program(str(table["faulty"]), place=f"{path}, faulty")
-    return Subject(f"{path} (faulty form)", program=program)
+    return _program(f"{path} (faulty form)", program, options)
 
 
-def _refuse_all(options: Options) -> None:
-    given = {k: v for k, v in vars(options).items() if k != "format"}
+def _program(text: str, program: Program, options: Options) -> Subject:
+    """An element program with the claims that were chosen for it; it says all else itself."""
+    from placement_proofs.program_relax import relaxed
+
+    given = {k: v for k, v in vars(options).items() if k not in ("format", "relax")}
     _refuse(given, "an element program says itself what the ranks do")
+    return Subject(text, program=relaxed(program, options.relax), relaxed=options.relax)
 
 
 def _profile(place: str, name: str) -> Profile:

@@ -1,7 +1,9 @@
-"""Which steps a proof needs: each is deleted in turn, and what is lost is proved again.
+"""Which steps a proof uses, and which it needs.
 
-A step is needed if the subject without it is refuted, at a mesh that was replayed, or cannot run.
-If every step is, none can be deleted, and only then the plan is called minimal.
+What a proof uses are unsat cores: the steps from which each obligation follows. What it needs is
+found by deletion: each step is deleted in turn, and what is left is proved again. A step is needed
+if the subject without it is refuted, at a mesh that was replayed, or cannot run. If every step is,
+none can be deleted, and only then the plan is called minimal.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from placement_proofs.inputs import Subject
 from placement_proofs.plan import Plan
 from placement_proofs.program import Expect, Loop, Program, Step, Tick, Use
 from placement_proofs.program_print import step_text
+from placement_proofs.project import Projected, project
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import Counterexample, ProgramResult, prove
+from placement_proofs.prove.uses import Follows, uses
 from placement_proofs.verdict import Verdict, combine
 
 
@@ -46,6 +50,32 @@ def needs(subject: Subject) -> tuple[Need, ...]:
     if subject.program is not None:
         return tuple(_of_program(subject.program))
     return tuple(_of_plan(subject))
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the proofs of one element program use; of which parameters or values it is."""
+
+    about: str
+    uses: tuple[Follows, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"program": self.about, "proofs": [use.to_json() for use in self.uses]}
+
+
+def cores(subject: Subject) -> tuple[Group, ...]:
+    """The steps and rules that each proof of a proved subject uses, program by program."""
+    if subject.program is not None:
+        return (Group("", uses(subject.program)),)
+    plan, _ = plan_of(subject, clipping=True)
+    return tuple(Group(_about(p), uses(p.program)) for p in project(plan))
+
+
+def _about(projected: Projected) -> str:
+    names = ", ".join(projected.members[:3])
+    more = f" and {len(projected.members) - 3} more" if len(projected.members) > 3 else ""
+    return f"{projected.about}: {names}{more}" if names else projected.about
 
 
 def minimal(found: tuple[Need, ...]) -> bool:

@@ -249,6 +249,16 @@ class Plan:
             for section, step in stage.steps():
                 yield stage, section, step
 
+    def tied(self, name: str) -> tuple[Stage, ...]:
+        """The stages that each have a copy of a tensor, where there are several; else none."""
+        having = (
+            stage
+            for stage in self.stages
+            if any(t.name == name and t.times == 1 for t in stage.tensors)
+        )
+        found = tuple(having)
+        return found if len(found) > 1 else ()
+
     def transfers(self) -> Iterator[Transfer]:
         return (step for _, _, step in self.steps() if isinstance(step, Transfer))
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Axes: TypeAlias = tuple[str, ...]
-Held: TypeAlias = tuple[tuple[str, str], ...]
-"""Axis and owner: only that position of the axis stores the generic element."""
-Expr: TypeAlias = str
-"""`+ - * /` and parentheses over integers, axis sizes, loop lengths and scalar buffers."""
+from placement_proofs.program_flow import Flow
+from placement_proofs.program_spec import Axes as Axes
+from placement_proofs.program_spec import Buffer as Buffer
+from placement_proofs.program_spec import Expr as Expr
+from placement_proofs.program_spec import Held as Held
+from placement_proofs.program_spec import Owner as Owner
+from placement_proofs.program_spec import Param as Param
+from placement_proofs.program_spec import Term as Term
 
 TurnTest: TypeAlias = Literal["first", "last", "!first", "!last"]
 
@@ -30,83 +33,18 @@ class Guard:
     `sizes`: (axis, True) runs only if the size of the axis is one, (axis, False) only if
     it is not. `turns`: (loop, test of the current turn). `at`: (axis, position) or
     (axis, "!position"): only the ranks at (or not at) that position run the step.
+    `starts` names a step that may take effect at any later time of the body it is in, up to the
+    step that waits for it (`after`): see `program_orders`.
     """
 
     sizes: tuple[tuple[str, bool], ...] = ()
     turns: tuple[tuple[str, TurnTest], ...] = ()
     at: tuple[tuple[str, str], ...] = ()
+    starts: str = ""
+    after: tuple[str, ...] = ()
 
 
 ALWAYS = Guard()
-
-
-# --- specification -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """`coef` times the sum of a family of contributions over mesh axes and loops.
-
-    `over` lists every index of the family. An entry `@axis` is not summed: it is the rank's
-    own index (only in `Expect`). In `coef` a count family stands for its total. `fn` applies
-    an uninterpreted function to the sum (only in `Expect`), `more` are its further arguments.
-    `weights` are count families of the same indices: every member is multiplied by its own.
-    """
-
-    family: str
-    over: Axes = ()
-    coef: Expr = "1"
-    fn: str = ""
-    weights: Axes = ()
-    more: tuple[Term, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A logical parameter: what one device trains.
-
-    `target` is the gradient of the current step as a sum of terms; a parameter without one
-    is frozen. `clip` names the group whose gradients share one norm. `update` says whether
-    the optimizer works element by element or needs the whole tensor. `hyper` names the
-    hyper-parameters that its update reads. With `late` = k the one device, too, uses at every
-    step the gradient of k steps before (none in the first k): a declared staleness.
-    """
-
-    name: str
-    target: tuple[Term, ...] = ()
-    clip: str | None = None
-    update: Literal["elementwise", "whole"] = "elementwise"
-    hyper: tuple[str, ...] = ()
-    late: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A physical copy of a logical parameter, with its layout and initial value.
-
-    `held` is its layout wherever it is used or updated. `vary` lists the axes on which the
-    initial copies differ. With `of=""` it is a plain buffer that starts as zero.
-    """
-
-    name: str
-    of: str
-    held: Held = ()
-    vary: Axes = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The owner `name` on an axis as a digit of the element's index in mixed radix.
-
-    `digits` are the radices from the outermost in: axes, loops, integers, and once `...`,
-    whatever the tensor's size leaves. The owner's digit is that of the axis, or the one in
-    brackets: `[old] ...` are shards for `old` ranks, read by as many of this axis. Two owners
-    of an axis are the same map of elements iff their digits have the same radix and stride.
-    """
-
-    axis: str
-    name: str
-    digits: tuple[str, ...]
 
 
 # --- steps ---------------------------------------------------------------------------
@@ -119,7 +57,8 @@ class Source:
     `over` lists the indices of the family (mesh axes and loops). On the axes of `summed` the
     sum has already been taken (tokens routed to the owner). `held` is the layout of the
     result. `count` marks token counts: scalars, alike for all elements, usable in `Expr`;
-    `flag` counts that are 0 or 1 (the rank takes part, has tokens, wants to skip).
+    `flag` counts that are 0 or 1 (the rank takes part, has tokens, wants to skip). With `back`,
+    a copy, they are what the flow's backward from the activation `family` gives for it.
     """
 
     dst: str
@@ -131,6 +70,7 @@ class Source:
     factor: Expr = "1"
     count: bool = False
     flag: bool = False
+    back: str = ""
     g: Guard = ALWAYS
     why: str = ""
 
@@ -153,7 +93,8 @@ class Sample:
 
     The generator is seeded by the rank's coordinates on the axes of `key`, or the numbers are
     a function of the logical index on the axes of `index`, as on one device. With `replay`
-    the counter is set back to where the named buffer was drawn (recomputation).
+    the counter is set back to where the named buffer was drawn (recomputation); `number` says
+    which draw it is, where the ranks' counters differ as only some of them drew before.
     In a target, `stream` (first draw) and `stream.n1` (second) are what one device draws.
     """
 
@@ -162,6 +103,7 @@ class Sample:
     key: Axes = ()
     index: Axes = ()
     replay: str = ""
+    number: int | None = None
     g: Guard = ALWAYS
     why: str = ""
 
@@ -362,7 +304,8 @@ class Program:
 
     `sizes` fixes sizes of axes and lengths of loops; all others are free (>= 1). `equal`
     names the count families that are assumed to be equal on all ranks and turns. `owners` say
-    which elements an owner has: the digits of an element's index, outermost first.
+    which elements an owner has: the digits of an element's index, outermost first. `flow` is the
+    forward pass, from which contributions are derived.
     """
 
     axes: Axes
@@ -374,6 +317,7 @@ class Program:
     name: str = ""
     equal: tuple[str, ...] = ()
     owners: tuple[Owner, ...] = ()
+    flow: tuple[Flow, ...] = ()
 
     def param(self, name: str) -> Param:
         """The logical parameter of that name."""
@@ -382,6 +326,9 @@ class Program:
 
 def validate(program: Program) -> None:
     """Raise `IllFormed` at the first place where a program has no meaning."""
+    from placement_proofs.program_backward import derived
     from placement_proofs.program_check import check
+    from placement_proofs.program_orders import orders
 
-    check(program)
+    orders(program)
+    check(derived(program))

@@ -189,10 +189,10 @@ def _check_sample(state: Scope, step: Sample, place: str) -> None:
     distinct((*step.key, *step.index), place)
     reads(state, (step.replay,) if step.replay else (), place)
     require(
-        not step.g.at,
+        not step.g.at or step.number is not None,
         place,
-        f"a draw from {step.stream!r} on some ranks only",
-        "from then on the counters of the ranks differ, which is not modelled",
+        f"a draw from {step.stream!r} on some ranks only, set back by replay=",
+        "the counters of the ranks differ, so that there is no common place to go back to",
         "let every rank draw",
     )
     writes(state, step.dst, place, scalar=False)

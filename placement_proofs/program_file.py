@@ -9,6 +9,7 @@ and copies as tables (all optional: the program text may say the same), the text
     target = "c[dp]/dp"
     [copies]
     w = "W held=dp:p"
+    relax = ["late W=1"]            # weaker claims (`program_relax`), at the top of the file
     [[claim]]
     condition = "gradient_integrity"
     verdict = "refuted"
@@ -27,6 +28,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
 from placement_proofs.program_lex import syntax
 from placement_proofs.program_parse import MAX_BYTES, parse_program
+from placement_proofs.program_relax import relaxed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class ProgramFile:
 
     program: Program
     claims: tuple[Claim, ...] = ()
+    relax: tuple[str, ...] = ()
 
 
 def load_program(path: str | Path) -> Program:
@@ -62,11 +65,19 @@ def load_file(path: str | Path) -> ProgramFile:
         raise IllFormed(
             place, str(error)[:80], "a program file is readable TOML", "correct the file"
         ) from None
-    program = parse_program(_file_text(data, place), place=place)
-    return ProgramFile(program, tuple(_claim(entry, place) for entry in data.get("claim", [])))
+    program = relaxed(parse_program(_file_text(data, place), place=place), _relax(data, place))
+    claims = tuple(_claim(entry, place) for entry in data.get("claim", []))
+    return ProgramFile(program, claims, tuple(_relax(data, place)))
 
 
-_TABLES = ("name", "mesh", "loops", "equal", "spec", "copies", "program", "claim")
+_TABLES = ("name", "mesh", "loops", "equal", "spec", "copies", "program", "relax", "claim")
+
+
+def _relax(data: dict[str, Any], place: str) -> list[str]:
+    texts = data.get("relax", [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise syntax(place, str(texts), 'relax is a list of texts, relax = ["late W=1"]')
+    return texts
 
 
 def _file_text(data: dict[str, Any], place: str) -> str:

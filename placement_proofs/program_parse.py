@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, cast
 
-from placement_proofs.errors import IllFormed
 from placement_proofs.program import (
     ALWAYS,
     Apply,
-    Axes,
     Buffer,
     Clip,
     Cover,
     Expect,
     Guard,
-    Held,
     Init,
     Loop,
     Move,
@@ -37,7 +34,9 @@ from placement_proofs.program import (
     Use,
     validate,
 )
+from placement_proofs.program_flow_parse import FLOWS, back
 from placement_proofs.program_lex import guard_of, options_of, statements, syntax
+from placement_proofs.program_line import Line, family, integer, split
 from placement_proofs.program_print import expr_text
 from placement_proofs.program_target import parse_target
 
@@ -45,64 +44,12 @@ MAX_BYTES = 200_000
 MAX_DEPTH = 8
 
 
-@dataclass
-class _Line:
-    place: str
-    word: str
-    rest: str
-    options: dict[str, str]
-    guard: Guard = ALWAYS
-
-    def take(self, name: str) -> str:
-        """An option, which is then used up."""
-        return self.options.pop(name, "")
-
-    def names(self, name: str) -> Axes:
-        """An option that lists names."""
-        return _split(self.take(name))
-
-    def held(self) -> Held:
-        """The layout that `held=` and `shard=` say."""
-        pairs = [part.partition(":") for part in self.names("held")]
-        held = tuple((axis, owner or "p") for axis, _, owner in pairs)
-        return held + tuple((axis, "p") for axis in self.names("shard"))
-
-    def words(self, *counts: int) -> list[str]:
-        """The words after the first, if their number is right."""
-        words = self.rest.split()
-        if len(words) not in counts:
-            raise self.error(f"'{self.word}' has {' or '.join(map(str, counts))} words after it")
-        return words
-
-    def sides(self, *signs: str) -> tuple[str, str, str]:
-        """Name, sign and value of `name = value`."""
-        match = re.fullmatch(r"(\S+)\s*(\+=|=)\s*(.+)", self.rest)
-        if match is None or match[2] not in signs:
-            raise self.error(f"'{self.word}' is followed by a name, {' or '.join(signs)}, a value")
-        return match[1], match[2], match[3].strip()
-
-    def error(self, rule: str) -> IllFormed:
-        """An error at this line."""
-        return syntax(self.place, f"{self.word} {self.rest}".strip(), rule)
-
-
-def _split(text: str) -> Axes:
-    return tuple(part for part in re.split(r"[,*]", text) if part)
-
-
-def _family(line: _Line, text: str) -> tuple[str, Axes]:
-    match = re.fullmatch(r"([A-Za-z_][\w.]*)\s*\[([^\]]*)\]", text)
-    if match is None:
-        raise line.error("contributions are written as a family with its indices, c[dp,mb]")
-    return match[1], tuple(part.strip() for part in match[2].split(",") if part.strip())
-
-
-def _source(line: _Line) -> Step:
+def _source(line: Line) -> Step:
     dst, sign, value = line.sides("=", "+=")
-    family, over = _family(line, value)
+    copy, name, over = back(line, value) if line.word == "grad" else ("", *family(line, value))
     return Source(
         dst,
-        family,
+        name,
         over,
         summed=line.names("sum"),
         held=line.held(),
@@ -110,43 +57,46 @@ def _source(line: _Line) -> Step:
         factor=expr_text(line.take("x") or "1", line.place),
         count=line.word != "grad",
         flag=line.word == "flag",
+        back=copy,
     )
 
 
-def _draw(line: _Line) -> Step:
+def _draw(line: Line) -> Step:
     dst, _, name = line.sides("=")
     return Init(dst, name, vary=line.names("vary"), held=line.held())
 
 
-def _sample(line: _Line) -> Step:
+def _sample(line: Line) -> Step:
     dst, _, stream = line.sides("=")
-    return Sample(dst, stream, line.names("key"), line.names("index"), line.take("replay"))
+    key, index, replayed = line.names("key"), line.names("index"), line.take("replay")
+    number = integer(line.take("number"), line.place) if "number" in line.options else None
+    return Sample(dst, stream, key, index, replayed, number)
 
 
-def _reduce(line: _Line) -> Step:
+def _reduce(line: Line) -> Step:
     buf, axes = line.words(2)
     to = line.take("to") or None
-    return Reduce(buf, _split(axes), line.word == "mean", to, line.word == "max")
+    return Reduce(buf, split(axes), line.word == "mean", to, line.word == "max")
 
 
-def _take(line: _Line) -> Step:
+def _take(line: Line) -> Step:
     words = line.words(2, 3) if line.word == "gather" else line.words(3)
     return Take(words[0], words[1], words[2] if len(words) == 3 else "p")
 
 
-def _slice(line: _Line) -> Step:
+def _slice(line: Line) -> Step:
     words = line.words(2, 3)
     return Slice(words[0], words[1], words[2] if len(words) == 3 else "p")
 
 
-def _scale(line: _Line) -> Step:
+def _scale(line: Line) -> Step:
     buf, _, by = line.rest.partition(" ")
     if not by.strip():
         raise line.error("'scale' is followed by a buffer and an expression")
     return Scale(buf, expr_text(by, line.place))
 
 
-def _move(line: _Line) -> Step:
+def _move(line: Line) -> Step:
     if line.word == "zero":
         (buf,) = line.words(1)
         return Move(buf, buf, coef="0")
@@ -154,7 +104,7 @@ def _move(line: _Line) -> Step:
     return Move(dst, src, add=line.word == "add", coef=expr_text(line.take("x") or "1", line.place))
 
 
-def _apply(line: _Line) -> Step:
+def _apply(line: Line) -> Step:
     dst, _, value = line.sides("=")
     match = re.fullmatch(r"([A-Za-z_][\w.]*)\s*\(([^()]*)\)", value)
     if match is None:
@@ -163,35 +113,35 @@ def _apply(line: _Line) -> Step:
     return Apply(dst, match[1], args, whole=line.word == "whole")
 
 
-def _square(line: _Line) -> Step:
+def _square(line: Line) -> Step:
     dst, _, value = line.sides("=")
     return Square(dst, tuple(value.split()))
 
 
-def _clip(line: _Line) -> Step:
+def _clip(line: Line) -> Step:
     bufs, found, by = line.rest.partition(" by ")
     if not found:
         raise line.error("write 'clip g h by q'")
     return Clip(tuple(bufs.split()), by.strip())
 
 
-def _use(line: _Line) -> Step:
+def _use(line: Line) -> Step:
     (buf,) = line.words(1)
-    return Use(buf, _integer(line.take("within") or "0", line.place))
+    return Use(buf, integer(line.take("within") or "0", line.place))
 
 
-def _update(line: _Line) -> Step:
+def _update(line: Line) -> Step:
     hyper = line.names("hyper") if "hyper" in line.options else None
     buf, grad = line.words(2)
     return Update(buf, grad, hyper)
 
 
-def _tick(line: _Line) -> Step:
+def _tick(line: Line) -> Step:
     line.words(0)
     return Tick()
 
 
-def _expect(line: _Line) -> Step:
+def _expect(line: Line) -> Step:
     match = re.fullmatch(r"(\S+)\s+(agree|same|is|drawn)\b\s*(.*)", line.rest)
     if match is None:
         raise line.error("write 'expect y is ...', 'expect y agree' or 'expect y same z'")
@@ -207,7 +157,7 @@ def _expect(line: _Line) -> Step:
     )
 
 
-def _cover(line: _Line) -> Step:
+def _cover(line: Line) -> Step:
     flags = {"up", "even", "divides"}
     rows, by, axis, *said = line.rest.split() if len(line.rest.split()) > 2 else ("", "", "")
     if by != "over" or set(said) - flags or len(set(said)) < len(said):
@@ -215,7 +165,7 @@ def _cover(line: _Line) -> Step:
     return Cover(rows, axis, "up" in said, "even" in said, "divides" in said)
 
 
-_STEPS: dict[str, Callable[[_Line], Step]] = {
+_STEPS: dict[str, Callable[[Line], Step]] = {
     "grad": _source,
     "count": _source,
     "flag": _source,
@@ -248,6 +198,7 @@ class _Reader:
         self.place = place
         self.program = Program(())
         self.stack: list[tuple[str, Guard, list[Step]]] = [("", ALWAYS, [])]
+        self.waits: tuple[str, ...] = ()
 
     def read(self, text: str) -> Program:
         """The program that the text says."""
@@ -264,26 +215,36 @@ class _Reader:
         guard = ALWAYS
         if match := re.match(r"if\s+(.*?):\s*(.*)\Z", text):
             guard, text = guard_of(match[1], place), match[2]
+        if match := re.match(r"start\s+([\w.]+):\s*(.*)\Z", text):
+            guard, text = replace(guard, starts=match[1]), match[2]
+        if match := re.fullmatch(r"wait\s+([\w. ]+)", text):
+            self.waits += tuple(match[1].split())
+            return
         if text == "}":
             self._close(place)
             return
         if match := re.fullmatch(r"loop\s+([\w.]+)\s*\{", text):
-            self._open(match[1], guard, place)
+            self._open(match[1], self._waiting(guard), place)
             return
         word, _, rest = text.partition(" ")
         bare, options = options_of(f" {rest}")
-        line = _Line(place, word, bare, options, guard)
+        line = Line(place, word, bare, options, guard)
         if word in _STEPS:
             why = line.take("why")
             step = _STEPS[word](line)
-            self.stack[-1][2].append(replace(step, g=guard, why=why))
-        elif guard != ALWAYS or not self._declare(line):
+            self.stack[-1][2].append(replace(step, g=self._waiting(guard), why=why))
+        elif (guard != ALWAYS and word != "edge") or not self._declare(line):
             words = ", ".join((*_STEPS, "loop", *_DECLARATIONS))
             raise syntax(place, text, f"a statement begins with one of: {words}")
         if line.options:
             raise syntax(
                 place, ", ".join(line.options), f"'{word}' has no such option", "correct it"
             )
+
+    def _waiting(self, guard: Guard) -> Guard:
+        """The guard of a step that waits for what was named before it."""
+        waits, self.waits = self.waits, ()
+        return replace(guard, after=waits)
 
     def _open(self, name: str, guard: Guard, place: str) -> None:
         if len(self.stack) > MAX_DEPTH:
@@ -295,10 +256,11 @@ class _Reader:
     def _close(self, place: str) -> None:
         if len(self.stack) == 1:
             raise syntax(place, "}", "a block is opened before it is closed", "remove it")
+        self.waits = ()
         name, guard, body = self.stack.pop()
         self.stack[-1][2].append(Loop(name, tuple(body), guard))
 
-    def _declare(self, line: _Line) -> bool:
+    def _declare(self, line: Line) -> bool:
         declare = _DECLARATIONS.get(line.word)
         if declare is None:
             return False
@@ -306,30 +268,24 @@ class _Reader:
         return True
 
 
-def _declare_axes(line: _Line, program: Program) -> Program:
+def _declare_axes(line: Line, program: Program) -> Program:
     return replace(program, axes=program.axes + tuple(line.rest.split()))
 
 
-def _declare_loops(line: _Line, program: Program) -> Program:
+def _declare_loops(line: Line, program: Program) -> Program:
     return replace(program, loops=program.loops + tuple(line.rest.split()))
 
 
-def _declare_size(line: _Line, program: Program) -> Program:
+def _declare_size(line: Line, program: Program) -> Program:
     name, size = line.words(2)
-    return replace(program, sizes=(*program.sizes, (name, _integer(size, line.place))))
+    return replace(program, sizes=(*program.sizes, (name, integer(size, line.place))))
 
 
-def _integer(text: str, place: str) -> int:
-    if not re.fullmatch(r"\d{1,12}", text):
-        raise syntax(place, text, "a size is a positive integer")
-    return int(text)
-
-
-def _declare_equal(line: _Line, program: Program) -> Program:
+def _declare_equal(line: Line, program: Program) -> Program:
     return replace(program, equal=program.equal + tuple(line.rest.split()))
 
 
-def _declare_spec(line: _Line, program: Program) -> Program:
+def _declare_spec(line: Line, program: Program) -> Program:
     name, _, target = line.sides("=")
     param = Param(
         name,
@@ -337,12 +293,12 @@ def _declare_spec(line: _Line, program: Program) -> Program:
         clip=line.take("clip") or None,
         update=cast(Literal["elementwise", "whole"], line.take("update") or "elementwise"),
         hyper=line.names("hyper"),
-        late=_integer(line.take("late") or "0", line.place),
+        late=integer(line.take("late") or "0", line.place),
     )
     return replace(program, params=(*program.params, param))
 
 
-def _declare_copy(line: _Line, program: Program) -> Program:
+def _declare_copy(line: Line, program: Program) -> Program:
     words = line.words(3)
     if words[1] != "of":
         raise line.error("write 'copy w of W'")
@@ -350,23 +306,28 @@ def _declare_copy(line: _Line, program: Program) -> Program:
     return replace(program, buffers=(*program.buffers, buffer))
 
 
-def _declare_buffer(line: _Line, program: Program) -> Program:
+def _declare_buffer(line: Line, program: Program) -> Program:
     (name,) = line.words(1)
     return replace(program, buffers=(*program.buffers, Buffer(name, "", held=line.held())))
 
 
-def _declare_owner(line: _Line, program: Program) -> Program:
+def _declare_owner(line: Line, program: Program) -> Program:
     pair, _, digits = line.sides("=")
     axis, _, name = pair.partition(":")
     owner = Owner(axis, name or "p", tuple(digits.split()))
     return replace(program, owners=(*program.owners, owner))
 
 
-def _declare_name(line: _Line, program: Program) -> Program:
+def _declare_name(line: Line, program: Program) -> Program:
     return replace(program, name=line.rest)
 
 
-_DECLARATIONS: dict[str, Callable[[_Line, Program], Program]] = {
+def _declare_flow(line: Line, program: Program) -> Program:
+    return replace(program, flow=(*program.flow, FLOWS[line.word](line)))
+
+
+_DECLARATIONS: dict[str, Callable[[Line, Program], Program]] = {
+    **dict.fromkeys(FLOWS, _declare_flow),
     "axes": _declare_axes,
     "loops": _declare_loops,
     "size": _declare_size,

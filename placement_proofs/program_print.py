@@ -31,6 +31,7 @@ from placement_proofs.program import (
     Use,
 )
 from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program_flow import BACK, flow_text
 
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 
@@ -69,8 +70,9 @@ def expr_text(text: str, place: str = "expression") -> str:
 
 def term_text(term: Term) -> str:
     """One term of a target."""
-    index = f"[{','.join(term.over)}]"
+    index = f"[{','.join(term.over)}]" if term.fn != BACK else ""
     family = "*".join(name + index for name in (term.family, *term.weights))
+    family = f"{BACK}({family})" if term.fn == BACK else family
     tree = parse_expr(term.coef)
     one = Num(Fraction(1))
     match tree:
@@ -81,7 +83,7 @@ def term_text(term: Term) -> str:
         case _:
             body = f"{family}*{_inner(tree, 3)}"
     more = "".join(f", {term_text(other)}" for other in term.more)
-    return f"{term.fn}({body}{more})" if term.fn else body
+    return f"{term.fn}({body}{more})" if term.fn not in ("", BACK) else body
 
 
 def target_text(target: tuple[Term, ...]) -> str:
@@ -106,7 +108,8 @@ def guard_text(guard: Guard) -> str:
     parts = [f"{axis} == 1" if one else f"{axis} > 1" for axis, one in guard.sizes]
     parts += [f"{loop}.{test}" for loop, test in guard.turns]
     parts += [f"{axis}@{position}" for axis, position in guard.at]
-    return f"if {' and '.join(parts)}: " if parts else ""
+    start = f"start {guard.starts}: " if guard.starts else ""
+    return f"if {' and '.join(parts)}: {start}" if parts else start
 
 
 def step_text(step: Step) -> str:
@@ -135,12 +138,16 @@ def _data(step: Source | Init | Sample | Reduce | Take | Slice | Scale | Move) -
             more = _options(
                 x="" if factor == "1" else factor, sum=",".join(step.summed), held=_held(step.held)
             )
-            return f"{word} {step.dst} {sign} {step.family}[{','.join(step.over)}]{more}"
+            what = f"{step.family}[{','.join(step.over)}]"
+            what = f"back({step.family}, {step.back})" if step.back else what
+            return f"{word} {step.dst} {sign} {what}{more}"
         case Init():
             more = _options(vary=",".join(step.vary), held=_held(step.held))
             return f"draw {step.dst} = {step.name}{more}"
         case Sample(dst=dst, stream=stream, replay=replay):
-            more = _options(key=",".join(step.key), index=",".join(step.index), replay=replay)
+            number = "" if step.number is None else str(step.number)
+            axes = {"key": ",".join(step.key), "index": ",".join(step.index)}
+            more = _options(**axes, replay=replay, number=number)
             return f"sample {dst} = {stream}{more}"
         case Reduce():
             word = "max" if step.top else "mean" if step.mean else "sum"
@@ -195,6 +202,7 @@ def _obligation(step: Use | Update | Tick | Expect | Cover) -> str:
 def _lines(steps: tuple[Step, ...], indent: str) -> list[str]:
     lines: list[str] = []
     for step in steps:
+        lines += [f"{indent}wait {' '.join(step.g.after)}"] if step.g.after else []
         if isinstance(step, Loop):
             lines.append(f"{indent}{step_text(step)} {{")
             lines += _lines(step.body, indent + "  ")
@@ -236,4 +244,5 @@ def format_program(program: Program) -> str:
     lines += [f"owner {o.axis}:{o.name} = {' '.join(o.digits)}" for o in program.owners]
     lines += [_param(param) for param in program.params]
     lines += [_buffer(buffer) for buffer in program.buffers]
+    lines += [flow_text(flow) for flow in program.flow]
     return "\n".join(lines + _lines(program.steps, "")) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program import Axes, Loop, Program, Source, Step
+from placement_proofs.program import Axes, Loop, Program, Source, Step, Use
 from placement_proofs.program_expr import Bin, Num, Tree
 
 ENDS = ("first", "last")
@@ -106,6 +106,12 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
         yield step
         if isinstance(step, Loop):
             yield from walk(step.body)
+
+
+def delay(program: Program) -> int:
+    """The longest declared staleness, of a gradient or of a copy that is read."""
+    read = (step.within for step in walk(program.steps) if isinstance(step, Use))
+    return max((0, *(param.late for param in program.params), *read))
 
 
 def sources(steps: tuple[Step, ...]) -> Iterator[Source]:

@@ -20,7 +20,7 @@ from placement_proofs.program_rules import (
     zero_division,
 )
 
-MAX_DELAY = 2
+MAX_DELAY = 8
 
 
 @dataclass

@@ -8,6 +8,7 @@ from dataclasses import replace
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Term
 from placement_proofs.program_expr import bad_expression, dotted, parse_ast
+from placement_proofs.program_flow import BACK
 from placement_proofs.program_print import expr_text
 
 _OWN = "own__"
@@ -43,6 +44,8 @@ def _terms(node: ast.expr, text: str, place: str) -> list[Term]:
             return _scaled(left, f"({{}})/({_plain(right, text, place)})", text, place)
         case ast.Subscript(value=value, slice=index):
             return [_family(value, index, text, place)]
+        case ast.Call(func=ast.Name("back"), args=[argument], keywords=[]):
+            return [_backward(argument, text, place)]
         case ast.Call(func=func, args=[argument, *more], keywords=[]):
             return _function(func, argument, more, text, place)
     raise _bad(text, place)
@@ -59,7 +62,7 @@ def _bad(text: str, place: str) -> IllFormed:
 
 def _scaled(node: ast.expr, pattern: str, text: str, place: str) -> list[Term]:
     terms = _terms(node, text, place)
-    if any(term.fn for term in terms):
+    if any(term.fn not in ("", BACK) for term in terms):
         raise _bad(text, place)
     return [replace(term, coef=_tidy(pattern, term.coef)) for term in terms]
 
@@ -92,7 +95,7 @@ def _weighted(left: ast.expr, right: ast.expr, text: str, place: str) -> list[Te
 
 
 def _has_family(node: ast.expr) -> bool:
-    return any(isinstance(part, ast.Subscript) for part in ast.walk(node))
+    return any(isinstance(part, ast.Subscript | ast.Call) for part in ast.walk(node))
 
 
 def _plain(node: ast.expr, text: str, place: str) -> str:
@@ -108,6 +111,14 @@ def _family(value: ast.expr, index: ast.expr, text: str, place: str) -> Term:
     if name is None or any(part is None for part in over):
         raise bad_expression(place, text)
     return Term(name, tuple(str(part).replace(_OWN, "@") for part in over))
+
+
+def _backward(value: ast.expr, text: str, place: str) -> Term:
+    """What the flow's backward from an activation gives."""
+    name = dotted(value)
+    if name is None:
+        raise bad_expression(place, text)
+    return Term(name, fn=BACK)
 
 
 def _function(

@@ -9,6 +9,9 @@ One statement a line (or between `;`), `#` starts a comment:
     copy w of W held=dp:p vary=dp           a physical copy, its layout, initial differences
     buffer acc held=dp:p                    a plain buffer that starts as zero
     loop mb { ... }                         turns in order
+    input x own=dp   layer y = f(x, w)      the forward pass, from which `back(y, w)` follows
+    edge z = gather y tp back=slice         a collective on an activation, and its backward
+    grad g = back(l, w)                     contributions to the gradient of w, from l back
     grad g = c[dp,mb] x=1/mb                own contributions (`+=` adds; sum=, held=)
     count k = n[dp]                         own token count
     sum g dp,tp   mean g dp to=p            all-reduce, reduce-scatter to owner p

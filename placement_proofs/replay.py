@@ -32,6 +32,7 @@ from placement_proofs.program import (
     Update,
     Use,
 )
+from placement_proofs.program_backward import derived
 from placement_proofs.replay_checks import cover, expect, update, use
 from placement_proofs.replay_machine import Machine, Stop, Watch
 from placement_proofs.replay_owners import unified
@@ -45,7 +46,7 @@ __all__ = ["Mismatch", "Path", "Replay", "replay", "step_name", "work"]
 
 def work(program: Program, sizes: Mapping[str, int]) -> int:
     """Rank-element-turns of a replay, the measure of its cost."""
-    pairs = [axis for axis, _ in owner_pairs(unified(program, sizes))]
+    pairs = [axis for axis, _ in owner_pairs(unified(derived(program), sizes))]
     turns = math.prod(sizes[loop] for loop in program.loops)
     return math.prod(sizes[axis] for axis in (*program.axes, *pairs)) * turns
 
@@ -64,7 +65,7 @@ def replay(
     the run ends at the first mismatch. `watch` is called before and after every step that runs.
     Raises `IllFormed` if a step has no meaning there.
     """
-    program = unified(program, sizes)
+    program = unified(derived(program), sizes)
     machine = Machine(program, World(program, sizes, seed), stop, watch)
     with contextlib.suppress(Stop):
         _run(machine, program.steps, ())

@@ -13,14 +13,20 @@ SCHEMA = "placement-proofs/check/1"
 
 @dataclass(frozen=True)
 class Fix:
-    """A repair: what to change, the verdict of the repaired plan, what it costs per step."""
+    """A repair: what to change, the verdict of the repaired plan, what it costs per step.
+
+    ``broken`` and ``repaired`` are the texts of the program or of the composition file.
+    """
 
     change: str
     verdict: Verdict
     cost: str
+    broken: str = ""
+    repaired: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"change": self.change, "verdict": self.verdict.value, "cost": self.cost}
+        said = {"change": self.change, "verdict": self.verdict.value, "cost": self.cost}
+        return said | {"repaired": self.repaired}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
+from placement_proofs.program_orders import orders
 from placement_proofs.prove import ProgramResult, prove
 from placement_proofs.replay import Replay, replay, work
 from placement_proofs.verdict import Verdict
@@ -49,7 +50,7 @@ def agreement(program: Program, certify: bool = False) -> Agreement:
 def _trouble(program: Program, result: ProgramResult) -> str:
     if result.verdict is Verdict.ILL_FORMED:
         return ""
-    for mesh, outcome in replays(program):
+    for mesh, outcome in (found for order in orders(program) for found in replays(order)):
         if outcome is None:
             return f"replay finds no meaning at {mesh}, the prover says {result.verdict}"
         for mismatch in outcome.mismatches:

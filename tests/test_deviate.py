@@ -2,6 +2,7 @@
 
 import pytest
 
+from placement_proofs.checking import check
 from placement_proofs.derive import derive
 from placement_proofs.deviate import (
     Deviation,
@@ -12,9 +13,11 @@ from placement_proofs.deviate import (
 )
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
+from placement_proofs.inputs import read_subject
 from placement_proofs.models import Shape, abstract, transformer
 from placement_proofs.plan import Action, Local, Transfer
 from placement_proofs.simulate import simulate
+from placement_proofs.verdict import Verdict
 
 SMALL = {
     "layers": 1,
@@ -47,6 +50,10 @@ TEXTS = [
     "drop all-reduce cotangent tp stage=stage0",
     "drop scale 'why=mean over the batch'",
     "drop",
+    "insert all-reduce gradient tp group=norm",
+    "insert all-reduce statistic dp why=squares:",
+    "replace reduce-scatter cotangent tp with=slice",
+    "regroup square gradient group=norm to=squares:tp",
 ]
 
 
@@ -198,3 +205,66 @@ def test_reductions_commute_among_themselves_and_not_with_the_update():
         if d.action == "reorder" and d.select.phase == "reduce"
     }
     assert found == {("first", True), ("last", False)}
+
+
+# --- what a plan does not have ------------------------------------------------------------
+
+COUNTED = {
+    "insert all-reduce gradient tp group=norm": ("data(dp=2) * tensor(tp=2)", "tp"),
+    "insert all-reduce statistic dp": ("data(dp=2)", "dp"),
+    "insert all-reduce gradient tp tensor=layers.norm1.weight": ("tensor(tp=2)", "tp"),
+}
+
+
+@pytest.mark.parametrize("text", COUNTED)
+def test_an_inserted_reduction_counts_too_often(text):
+    composition, factor = COUNTED[text]
+    report = check(read_subject(composition, without=[text]))
+    assert report.verdict is Verdict.REFUTED
+    assert report.failure.counterexample["factor"] == factor
+
+
+def test_an_inserted_reduction_is_a_step_of_the_plan_once():
+    plan = plan_of("data(dp=2) * tensor(tp=2)")
+    longer = deviate(plan, parse_deviation("insert all-reduce gradient tp group=norm"))
+    (added,) = [t for t in longer.transfers() if t.why == "inserted"]
+    assert {i.name.rpartition(".")[0].rpartition(".")[2] for i in added.items} == {
+        "norm1",
+        "norm2",
+        "final_norm",
+    }
+    assert simulate(plan, dense()).equal
+    assert not simulate(longer, dense()).equal
+
+
+def test_squares_are_counted_in_another_partial_norm():
+    text = "regroup square gradient group=norm to=squares:tp"
+    report = check(read_subject("data(dp=2) * tensor(tp=2)", without=[text]))
+    assert report.failure.condition == "norm_integrity"
+
+
+REPLACED = {
+    "replace reduce-scatter cotangent tp with=slice": "tensor(tp=2, sequence=True)",
+    "replace alias cotangent tensor=layers.o.out@tp:I with=all-reduce": "tensor(tp=2)",
+}
+
+
+@pytest.mark.parametrize("text", REPLACED)
+def test_another_movement_in_its_place_is_noticed(text):
+    report = check(read_subject(REPLACED[text], without=[text]))
+    assert (report.verdict, report.failure.condition) == (Verdict.REFUTED, "contract")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("insert all-reduce gradient qq", "the plan has dp, tp"),
+        ("insert all-reduce gradient tp group=none", "insert takes a collective"),
+        ("insert scale gradient tp", "insert takes a collective"),
+        ("replace accumulate gradient with=all-reduce", "without axes"),
+        ("regroup square gradient to=squares:no", "another partial norm"),
+    ],
+)
+def test_what_cannot_be_inserted_or_replaced(text, rule):
+    with pytest.raises(IllFormed, match=rule):
+        check(read_subject("data(dp=2) * tensor(tp=2)", without=[text]))

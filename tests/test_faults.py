@@ -57,18 +57,17 @@ def test_replay_agrees_with_both_forms(name: str) -> None:
 
 def test_most_faults_are_said_by_their_mechanism() -> None:
     counted = rate(map(outcome, NAMES))
-    assert counted.faults == counted.as_expected == 123
-    assert counted.by["mechanism"] >= 115
+    assert counted.faults == counted.as_expected == len(NAMES) >= 150
+    assert counted.by["mechanism"] >= 145
     assert counted.by["effect"] <= 2
     kinds = Counter(outcome(name).fault.expected for name in NAMES)
-    assert kinds == {Verdict.REFUTED: 115, Verdict.PROVED: 8}
+    assert kinds[Verdict.PROVED] == 8
 
 
 def test_most_refuted_faults_have_a_repair() -> None:
     refuted = [o for o in map(outcome, NAMES) if o.faulty.verdict is Verdict.REFUTED]
     repaired = {o.fault.name: repairs_of(o) for o in refuted}
-    without = sorted(name for name, found in repaired.items() if not found)
-    assert without == ["automodel-tp-replicas", "titan-fsdp-tp-permute"]
+    assert not sorted(name for name, found in repaired.items() if not found)
     assert all(cost for found in repaired.values() for _, cost in found)
 
 
@@ -113,13 +112,24 @@ MESSAGES = {
         ADAM,
     ),
     "mcore-final-ln-sp": (
-        "The gradient of W, as its copy w is updated, is not c[dp,tp]/dp.",
+        "The gradient of W, as its copy w is updated, is not l.w[dp,tp]/dp.",
         "On dp=1, tp=2, step=1, rank dp=0, tp=0 holds 3 where one device has 8"
-        " (with c[dp=0, tp=0] = 3, c[dp=0, tp=1] = 5).",
-        "Got over expected: 1 for c[own tp]; 0 for c[other tp].",
+        " (with l.w[dp=0, tp=0] = 3, l.w[dp=0, tp=1] = 5).",
+        "Got over expected: 1 for l.w[own tp]; 0 for l.w[other tp].",
         "It shows at every tp >= 2.",
         "The step to blame is 1.3, 'mean g dp'.",
         f"{LOSS}every rank still trains, on its own part, and its loss falls.",
+    ),
+    "automodel-router-detached": (
+        "The gradient of R, as its copy w is updated, is not l.w[ep]/ep + a.w[ep]/ep.",
+        "The backward of 'edge p = gather s ep' is stop; its adjoint, as the value is used,"
+        " is scatter.",
+        "On ep=1, step=1, rank ep=0 holds 5 where one device has 8"
+        " (with l.w[ep=0] = 3, a.w[ep=0] = 5).",
+        "Got over expected: 1 for a.w; 0 for l.w.",
+        "It shows at all sizes.",
+        "The step to blame is 1.4, 'mean g ep'.",
+        f"{LOSS}the other terms are right, and a model trains without this one.",
     ),
     "fsdp2-divide-degree1": (
         "The gradient of X, as its copy w is updated, is not x[fs,ep]/(fs*ep).",
@@ -221,7 +231,7 @@ COMPOSED = [name for name in NAMES if outcome(name).fault.composed]
 
 
 def test_faults_of_compositions_are_shown_there_too() -> None:
-    assert len(COMPOSED) >= 15
+    assert len(COMPOSED) >= 60
 
 
 @pytest.mark.parametrize("name", COMPOSED)

@@ -14,7 +14,7 @@ FLOORS = [
     {"model", "models", "profile", "program", "plan", "zoo"},
     {"composition"},
     {"strategies", "expression", "advice"},
-    {"derive", "deviate"},
+    {"derive", "deviate", "deviation"},
     {"project", "replay"},
     {"prove", "cost", "simulate"},
     {"conditions", "configs", "report", "theorems", "topologies", "inequalities"},

@@ -95,7 +95,8 @@ OPTIONS = {
         "torch-zero1, torch-tp, torch-sp, megatron; name one of them"
     ),
     ("check", "data(dp=8)", "--without", "frob x"): (
-        "deviation: found 'frob x'; a deviation begins with one of drop, duplicate, rescale, "
+        "deviation: found 'frob x'; a deviation begins with one of drop, duplicate, insert, "
+        "replace, rescale, "
         'regroup, reorder, overwrite; write "drop all-reduce gradient dp"'
     ),
     ("check", "data(dp=8)", "--without", "drop all-gather"): (

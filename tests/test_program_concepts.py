@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from placement_proofs.errors import IllFormed
@@ -93,7 +95,7 @@ BAD = {
     "axes a\nsample m = d replay=x\nexpect m drawn": "was not drawn from d",
     "axes a\nsample m = d\nsample n = e replay=m\nexpect n same m": "was not drawn from e",
     "axes a\nsample m = d key=a index=a\nexpect m drawn": "'a' twice",
-    "axes a\nif a@first: sample m = d\nexpect m drawn": "on some ranks only",
+    "axes a\nsample z = d\nif a@first: sample m = d replay=z\nexpect m drawn": "on some ranks only",
     "axes a\nloop mb {\nsample m = d\n}\nsample r = d replay=m\nexpect r same m": (
         "drawn in a loop over mb"
     ),
@@ -103,8 +105,8 @@ BAD = {
     "axes a\nowner a:p = a\nspec W = 0\ncopy w of W\nuse w": "'...' once each",
     "axes a\nowner a:p = 2 ...\nspec W = 0\ncopy w of W\nuse w": "'...' once each",
     "axes a\nowner a:p = a b ...\nspec W = 0\ncopy w of W\nuse w": "size 'b'",
-    "axes a\nspec W = c[a] late=3\ncopy w of W\nuse w": "a delay is at most 2 steps",
-    "axes a\nspec W = c[a]\ncopy w of W\nuse w within=9": "a delay is at most 2 steps",
+    "axes a\nspec W = c[a] late=9\ncopy w of W\nuse w": "a delay is at most 8 steps",
+    "axes a\nspec W = c[a]\ncopy w of W\nuse w within=9": "a delay is at most 8 steps",
     "axes a\ncover rows over a": "length 'rows'",
     "axes a\nloops rows\ncover rows by a": "write 'cover rows over tp'",
     "axes a\nloops rows\ncover rows over a up up": "write 'cover rows over tp'",
@@ -151,3 +153,63 @@ def test_other_numbers_of_shards_are_right_where_they_are_equal() -> None:
     program = parse_program(WRONG["shards of another number of ranks"])
     assert prove(program, sizes={"dp": 2, "old": 2}).verdict is Verdict.PROVED
     assert prove(program, sizes={"dp": 2, "old": 4}).verdict is Verdict.REFUTED
+
+
+# --- staleness ----------------------------------------------------------------------
+
+
+def delayed(steps: int, declared: int) -> str:
+    """A gradient that waits in a queue of buffers, and the delay that is declared."""
+    queue = "\n".join(f"buffer b{i}" for i in range(steps))
+    shift = "\n".join(f"set b{i} b{i - 1}" for i in range(steps - 1, 0, -1))
+    return (
+        f"axes dp\nspec W = c[dp]/dp late={declared}\ncopy w of W\n{queue}\nloop step {{\nuse w\n"
+        f"update w b{steps - 1}\n{shift}\ngrad g = c[dp]\nmean g dp\nset b0 g\ntick\n}}\n"
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5, 8])
+def test_a_declared_delay_is_kept_for_any_number_of_turns(steps: int) -> None:
+    found = prove(parse_program(delayed(steps, steps)))
+    assert found.verdict is Verdict.PROVED
+    assert "any number of turns of step" in found["gradient_integrity"].covers
+
+
+@pytest.mark.parametrize(("steps", "declared"), [(3, 2), (3, 4), (5, 4), (5, 6), (8, 7)])
+def test_another_delay_is_refuted_where_it_shows(steps: int, declared: int) -> None:
+    found = prove(parse_program(delayed(steps, declared)))
+    assert found.verdict is Verdict.REFUTED
+    assert found.counterexample is not None
+    assert dict(found.counterexample.lengths) == {"step": min(steps, declared) + 1}
+
+
+STALE = """
+axes dp
+spec W = c[dp]/dp
+copy w of W
+copy v of W
+{olds}
+loop step {{
+use v within={within}
+grad g = c[dp]
+mean g dp
+update w g
+{shift}
+tick
+}}
+"""
+
+
+@pytest.mark.parametrize("age", [1, 2, 4])
+def test_a_copy_that_is_read_late_keeps_its_bound(age: int) -> None:
+    olds = "\n".join(f"copy o{i} of W" for i in range(1, age))
+    chain = ["v", *(f"o{i}" for i in range(1, age)), "w"]
+    moves = [f"set {left} {right}" for left, right in pairwise(chain)]
+    first, rest = moves[:-1], moves[-1]
+    text = STALE.format(olds=olds, within="{within}", shift="\n".join([*first, rest]))
+    late = age - 1
+    if late:
+        with_bound = text.replace("{within}", str(late))
+        assert prove(parse_program(with_bound)).verdict is Verdict.PROVED
+    fresh = text.replace(" within={within}", "")
+    assert (prove(parse_program(fresh)).verdict is Verdict.PROVED) is (age == 1)

@@ -1,5 +1,7 @@
 """Theories: files of claims, and what is said of files that are none."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import ROOT
 
@@ -74,6 +76,18 @@ def test_a_wrong_counterexample_is_noticed(tmp_path, wrong):
     (right,) = run_claims([theory(tmp_path, text)])
     (other,) = run_claims([theory(tmp_path, text + wrong)])
     assert right.as_expected and not other.as_expected
+
+
+def test_a_second_mesh_is_replayed():
+    """Tied embeddings whose two owners differ, on two stages of two data ranks."""
+    whole = read_theory(find_theory("pipeline"))
+    (claim,) = (c for c in whole.claims if c.also)
+    (outcome,) = run_claims([replace(whole, claims=(claim,))])
+    assert outcome.as_expected and dict(outcome.second.sizes) == {"pp": 2, "dp": 2}
+    assert outcome.second.got != outcome.second.expected
+    other = replace(claim, also=(("pp", 2), ("dp", 1)))
+    (outcome,) = run_claims([replace(whole, claims=(other,))])
+    assert not outcome.as_expected, "with one data rank there is one owner"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -19,7 +19,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.verdict import Verdict, combine
 
 if TYPE_CHECKING:
-    from placement_proofs.needed import Need
+    from placement_proofs.needed import Group, Need
     from placement_proofs.report import Report
 
 HELP = f"""Prove that a composition trains like one device, or show how it does not.
@@ -27,7 +27,13 @@ HELP = f"""Prove that a composition trains like one device, or show how it does 
 {SUBJECT_HELP}
 
 Prints the verdict, what it covers, a counterexample and repairs where refuted, and memory and
-traffic per rank.
+traffic per rank. Every repair was proved for all sizes and has its extra traffic; --repair also
+shows it as a difference of the program, or of the composition as a file. --no-repair saves the
+search.
+
+A program whose copies or updates may be late on purpose is checked against a weaker claim: --relax
+"late W=2" (the gradient of two steps before), "within w=1" (a copy read one version late), "sync W"
+(copies agree where they are averaged, as in local SGD). A file says it as relax = ["late W=2"].
 
 \b
 Exit codes: 0 proved, 1 refuted, 2 ill-formed input or usage, 3 unknown.
@@ -39,6 +45,8 @@ Examples:
   placement-proofs check "zero3(dp=8) * tensor(tp=4, sequence=True)"
   placement-proofs check "data(dp=8)" --without "drop all-reduce gradient dp"
   placement-proofs check examples/configs/deepspeed_zero3.json --world 64
+  placement-proofs check "zero1(dp=8)" --without "drop all-gather parameter dp" --repair
+  placement-proofs check examples/programs/delayed_update.toml
   placement-proofs check "zero2(dp=8)" --explain
   placement-proofs check "zero3(dp=64) * tensor(tp=8)" --topology dgx-a100
 """
@@ -53,7 +61,19 @@ Examples:
 @click.option(
     "--explain",
     is_flag=True,
-    help="Also delete each step in turn, and say what fails without it: what the proof uses.",
+    help="Also say from which steps and rules each proof follows (unsat cores), and what fails "
+    "without each step.",
+)
+@click.option(
+    "--relax",
+    multiple=True,
+    metavar="CLAIM",
+    help='A weaker claim about a program: "late W=1", "within w=1" or "sync W". Repeatable.',
+)
+@click.option(
+    "--repair/--no-repair",
+    default=None,
+    help="Show repairs as differences; do not search for them. Default: name them.",
 )
 @common_options
 def check(
@@ -62,17 +82,19 @@ def check(
     topology: str | None,
     sarif: str | None,
     explain: bool,
+    repair: bool | None,
     as_json: bool,
     **options: Any,
 ) -> int:
-    found = [_checked(text, convention, topology, options) for text in subjects]
+    how = {"convention": convention, "topology": topology, "repair": repair is not False}
+    found = [_checked(text, how, options) for text in subjects]
     if sarif is not None:
         _write_sarif(sarif, list(zip(subjects, found, strict=True)))
     pairs = zip(subjects, found, strict=True) if explain else ()
-    uses = {text: _needs(text, result, options) for text, result in pairs}
+    uses = {text: _explain(text, result, options) for text, result in pairs}
     if as_json:
         say_json(_json(subjects, found) | _explained(uses))
-    elif text := _text(subjects, found, uses):
+    elif text := _text(subjects, found, uses, repair is True):
         say(text)
     for result in found:
         if isinstance(result, IllFormed):
@@ -80,35 +102,43 @@ def check(
     return combine(map(_verdict, found)).exit_code
 
 
-def _checked(
-    text: str, convention: str | None, topology: str | None, options: dict[str, Any]
-) -> Report | IllFormed:
+def _checked(text: str, how: dict[str, Any], options: dict[str, Any]) -> Report | IllFormed:
     from placement_proofs.checking import check as prove_or_refute
 
     try:
         with waiting(f"checking {text[:60]}"):
             subject = read(text, **options)
-            return prove_or_refute(subject, convention=convention, topology=topology)
+            return prove_or_refute(subject, **how)
     except IllFormed as error:
         return error
 
 
-def _needs(text: str, result: Report | IllFormed, options: dict[str, Any]) -> tuple[Need, ...]:
+Explained: TypeAlias = "tuple[tuple[Need, ...], tuple[Group, ...]]"
+"""What a proof needs, step by step, and what it follows from."""
+
+
+def _explain(text: str, result: Report | IllFormed, options: dict[str, Any]) -> Explained:
     """The steps of a proved subject; there is nothing to explain of a proof that failed."""
-    from placement_proofs.needed import needs
+    from placement_proofs.needed import cores, needs
 
     if isinstance(result, IllFormed) or result.verdict is not Verdict.PROVED:
-        return ()
+        return (), ()
     with waiting(f"explaining {text[:60]}"):
-        return needs(read(text, **options))
+        subject = read(text, **options)
+        return needs(subject), cores(subject)
 
 
-def _explained(uses: dict[str, tuple[Need, ...]]) -> dict[str, Any]:
+def _explained(uses: dict[str, Explained]) -> dict[str, Any]:
     from placement_proofs.needed import minimal
 
     told = [
-        {"subject": text, "minimal": minimal(found), "steps": [n.to_json() for n in found]}
-        for text, found in uses.items()
+        {
+            "subject": text,
+            "minimal": minimal(found),
+            "steps": [n.to_json() for n in found],
+            "cores": [group.to_json() for group in groups],
+        }
+        for text, (found, groups) in uses.items()
     ]
     return {"explained": told} if uses else {}
 
@@ -144,9 +174,11 @@ def _json(subjects: tuple[str, ...], found: list[Report | IllFormed]) -> dict[st
 def _text(
     subjects: tuple[str, ...],
     found: list[Report | IllFormed],
-    uses: dict[str, tuple[Need, ...]],
+    uses: dict[str, Explained],
+    repaired: bool,
 ) -> str:
-    from placement_proofs.render.needed import needed_text
+    from placement_proofs.render.needed import cores_text, needed_text
+    from placement_proofs.render.repairs import repaired_text
     from placement_proofs.render.report import report_text
     from placement_proofs.render.summary import summary
     from placement_proofs.render.table import sections
@@ -154,7 +186,9 @@ def _text(
     colours = paint()
     reports = [r for r in found if not isinstance(r, IllFormed)]
     parts = [report_text(report, colours) for report in reports]
-    parts += [needed_text(steps, colours) for steps in uses.values()]
+    parts += [repaired_text(report, colours) for report in reports if repaired]
+    for steps, groups in uses.values():
+        parts += [needed_text(steps, colours), cores_text(groups, colours)]
     if len(found) > 1:
         rows = zip(subjects, map(_verdict, found), strict=True)
         parts.append(summary(list(rows), colours))

@@ -85,6 +85,7 @@ def read(
     profile: str | None = None,
     loss: str | None = None,
     without: Sequence[str] = (),
+    relax: Sequence[str] = (),
 ) -> Subject:
     """The subject that the options describe.
 
@@ -101,6 +102,7 @@ def read(
         without=without,
         world=world,
         format=format_,
+        relax=relax,
     )
 
 

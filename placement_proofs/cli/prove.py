@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 HELP = """Run theories: claims that must be proved, and wrong ones that must be refuted.
 
 THEORY is a name (see --list) or a TOML file. Beside its verdict, each claim has its obligations
-decided by z3 and again by cvc5 (if installed), its gradients checked by the kernel, and a mutant
+decided by z3 and again by cvc5 (if installed; "by proof" where its proofs are complete), its
+programs and identities of polynomials checked by the kernel (it says what is outside), and a mutant
 that must give the opposite verdict. Exit code 0 if all this is as stated, 1 if not.
 
 \b

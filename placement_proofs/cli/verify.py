@@ -62,7 +62,10 @@ def _verified(cert: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(row: dict[str, Any]) -> str:
+    from placement_proofs.render.units import plural
+
     if not row["accepted"]:
         return f"rejected  {row['claim']}: {row['reason']}"
-    sizes = ", ".join(f"{axis} to {top}" for axis, top in row["sizes"].items())
-    return f"accepted  {row['claim']}: {row['points']} points, {sizes or 'one rank'}"
+    degrees = ", ".join(f"{name} {top}" for name, top in row["degrees"].items() if top)
+    points = plural(row["points"], "point")
+    return f"accepted  {row['claim']}: {points}, degrees {degrees or 'all 0'}"

@@ -57,10 +57,10 @@ def project(plan: Plan) -> tuple[Projected, ...]:
 
 
 def _program(plan: Plan, stage: Stage, name: str) -> Program | None:
-    ends = [s for s in plan.stages for t in s.tensors if t.name == name and t.times == 1]
+    ends = plan.tied(name)
+    if ends:
+        return project_tied(plan, name) if stage is ends[0] else None
     tensor = next(t for t in stage.tensors if t.name == name)
-    if len(ends) > 1:
-        return project_tied(plan, plan.stages, name) if stage is ends[0] else None
     return project_tensor(plan, stage, tensor)
 
 

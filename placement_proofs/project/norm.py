@@ -76,8 +76,8 @@ def _kinds(plan: Plan) -> dict[Alike, list[str]]:
     clipped = _treated(plan, Action.CLIP)
     kinds: dict[Alike, list[str]] = {}
     for stage, tensor in _trained(plan):
-        if _first_copy(plan, stage, tensor):
-            key = _key(stage, tensor)
+        if stage not in plan.tied(tensor.name)[1:]:
+            key = _key(stage, tensor.name)
             kind = Alike(
                 _fed(tensor),
                 _layout(plan, stage, tensor),
@@ -93,7 +93,7 @@ def _treated(plan: Plan, action: Action) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for stage, step in _steps(plan, action):
         for item in step.items:
-            found.setdefault(f"{stage.name}:{item.name}", []).append(step.why)
+            found.setdefault(_key(stage, item.name), []).append(step.why)
     return found
 
 
@@ -109,16 +109,11 @@ def _trained(plan: Plan) -> Iterator[tuple[Stage, PlanTensor]]:
     return ((s, t) for s in plan.stages for t in s.tensors if t.trainable)
 
 
-def _first_copy(plan: Plan, stage: Stage, tensor: PlanTensor) -> bool:
-    users = [s for s in plan.stages for t in s.tensors if t.name == tensor.name and t.times == 1]
-    return len(users) < 2 or stage is users[0]
-
-
 def _second_copies(plan: Plan, grads: dict[str, str]) -> Iterator[Source]:
     """Copies of tied tensors that the plan squares as well: the same gradient once more."""
     squared = _treated(plan, Action.SQUARE)
     for stage, tensor in _trained(plan):
-        key = _key(stage, tensor)
+        key = _key(stage, tensor.name)
         if key in squared and key not in grads:
             first = next(g for k, g in grads.items() if k.endswith(f":{tensor.name}"))
             over = _fed(tensor)
@@ -127,8 +122,8 @@ def _second_copies(plan: Plan, grads: dict[str, str]) -> Iterator[Source]:
             yield Source(grads[key], f"c{first[1:]}", over, over, layout, why="gradient")
 
 
-def _key(stage: Stage, tensor: PlanTensor) -> str:
-    return f"{stage.name}:{tensor.name}"
+def _key(stage: Stage, name: str) -> str:
+    return f"{stage.name}:{name}"
 
 
 def _fed(tensor: PlanTensor) -> tuple[str, ...]:
@@ -150,7 +145,7 @@ def _squares(plan: Plan, grads: dict[str, str]) -> Iterator[ElementStep]:
     sources: dict[str, dict[str, None]] = {}
     for stage, step in _steps(plan, Action.SQUARE):
         group = sources.setdefault(step.why, {})
-        keys = [f"{stage.name}:{item.name}" for item in step.items]
+        keys = [_key(stage, item.name) for item in step.items]
         group |= dict.fromkeys(grads[k] for k in keys if k in grads)
     for index, (name, group) in enumerate((n, g) for n, g in sources.items() if g):
         local = f"q{index}"

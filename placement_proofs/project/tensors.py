@@ -37,6 +37,7 @@ from placement_proofs.program import (
 )
 from placement_proofs.program import Buffer as Copy
 from placement_proofs.program import Step as ElementStep
+from placement_proofs.program_expr import names_of, parse_expr
 from placement_proofs.project.names import (
     MICRO,
     STEP,
@@ -274,9 +275,9 @@ def _named(terms: Sequence[Term], buffers: Sequence[Copy], body: Sequence[Elemen
             names |= set(step.axes)
         if isinstance(step, Source):
             names |= set(step.over)
-    for term in terms:
-        names |= set(term.coef.replace("(", " ").replace(")", " ").replace("*", " ").split())
-    return names
+        if isinstance(step, Scale):
+            names |= set(names_of(parse_expr(step.by)))
+    return names.union(*(names_of(parse_expr(term.coef)) for term in terms))
 
 
 def _flat(steps: Iterable[ElementStep]) -> Iterator[ElementStep]:

@@ -14,7 +14,7 @@ from placement_proofs.project.names import MICRO, held
 from placement_proofs.project.tensors import FRESH, ZERO, Writer, assembled
 
 
-def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
+def project_tied(plan: Plan, name: str) -> Program:
     """A tensor with a copy on the first and on the last stage, as one program.
 
     The stored copies are one buffer, each end gathers its own; the positions between them hold
@@ -22,7 +22,7 @@ def project_tied(plan: Plan, stages: Sequence[Stage], name: str) -> Program:
     does its own.
     """
     axis = plan.pipeline
-    ends = [s for s in stages if any(t.name == name for t in s.tensors)]
+    ends = plan.tied(name)
     tensor = next(t for t in ends[0].tensors if t.name == name)
     families: dict[tuple[str, str], str] = {}
     terms: list[Term] = []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program, validate
+from placement_proofs.program_backward import derived
+from placement_proofs.program_orders import has_orders, orders
 from placement_proofs.prove import certificate as _certificate
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.prove.decide import decide, ill_formed, undecided
 from placement_proofs.prove.engine import execute
+from placement_proofs.prove.every_order import of_all
 from placement_proofs.prove.explain import explain
 from placement_proofs.prove.repair import Repair, find_repairs
 from placement_proofs.prove.result import ProgramResult
@@ -46,6 +50,10 @@ def prove(
     given = {**dict(program.sizes), **(sizes or {})}
     try:
         validate(program)
+        if has_orders(program):
+            run = partial(prove, sizes=sizes, certify=certify, everywhere=everywhere)
+            return of_all((order, run(order)) for order in orders(program, sizes))
+        program = derived(program)
         _check_sizes(program, given)
         return decide(program, given, certify, everywhere)
     except IllFormed as error:
@@ -76,4 +84,4 @@ def certificate(program: Program) -> str:
     For a program that is refuted some answer is sat. Raises `IllFormed`.
     """
     validate(program)
-    return _certificate.script(execute(program, dict(program.sizes)))
+    return _certificate.script(execute(derived(program), dict(program.sizes)))

@@ -7,10 +7,12 @@ unequal entry. Every block must be unsatisfiable.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
-from placement_proofs.prove.algebra import Atoms, Count, Inverse, Mono, Poly, Size
+from placement_proofs.prove.algebra import Atoms, Count, Inverse, Mono, Opaque, Poly, Size
 from placement_proofs.prove.engine import Run, Runs
+from placement_proofs.prove.state import SizeClass
 from placement_proofs.prove.text import atom_text
 
 HEADER = "(set-logic QF_NRA)\n"
@@ -43,25 +45,38 @@ def _block(atoms: Atoms, run: Run) -> str:
     pairs = entry_pairs(run)
     if not pairs:
         return ""
-    used: set[int] = set()
-    for got, want in pairs:
-        used |= _atoms(got) | _atoms(want)
-    used = _closed(atoms, used)
-    lines = [_declare(atoms, run, index) for index in sorted(used)]
+    lines = declarations(atoms, run.size, [poly for pair in pairs for poly in pair])
+    different = sorted({unequal(got, want) for got, want in pairs})
+    lines.append(f"(assert (or false {' '.join(different)}))")
+    return "\n".join(lines) + "\n"
+
+
+def declarations(
+    atoms: Atoms, size: SizeClass, polys: Iterable[Poly], label: str = ""
+) -> list[str]:
+    """Declarations of all atoms in some polynomials, and what is known of them.
+
+    What is known of sizes holds under a label, if one is given.
+    """
+    used = _closed(atoms, {index for poly in polys for index in _atoms(poly)})
+    lines = [_declare(atoms, size, index, label) for index in sorted(used)]
     lines += [
         f"(assert (= (* x{index} {_poly(atom.poly)}) 1))"
         for index in sorted(used)
         if isinstance(atom := atoms.atoms[index], Inverse)
     ]
-    unequal = sorted({_unequal(got, want) for got, want in pairs})
-    lines.append(f"(assert (or false {' '.join(unequal)}))")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def _unequal(got: Poly, want: Poly) -> str:
+def unequal(got: Poly, want: Poly) -> str:
     """Two fractions differ: compared crosswise, so that nothing is divided."""
+    return f"(not {equal(got, want)})"
+
+
+def equal(got: Poly, want: Poly) -> str:
+    """Two fractions are equal."""
     (left, below_left), (right, below_right) = _fraction(got), _fraction(want)
-    return f"(not (= (* {left} {below_right}) (* {right} {below_left})))"
+    return f"(= (* {left} {below_right}) (* {right} {below_left}))"
 
 
 def _fraction(poly: Poly) -> tuple[str, str]:
@@ -84,17 +99,19 @@ def _closed(atoms: Atoms, used: set[int]) -> set[int]:
     return used
 
 
-def _declare(atoms: Atoms, run: Run, index: int) -> str:
+def _declare(atoms: Atoms, size: SizeClass, index: int, label: str) -> str:
     atom = atoms.atoms[index]
     line = f"(declare-const x{index} Real) ; {atom_text(atoms, index)}\n"
     match atom:
         case Size(name):
-            least = 2 if name in run.size.many else 1
-            return f"{line}(assert (>= x{index} {least}))"
+            known = f"(>= x{index} {2 if name in size.many else 1})"
+            return f"{line}(assert {f'(=> {label} {known})' if label else known})"
         case Count(bit=True):
             return f"{line}(assert (or (= x{index} 0.0) (= x{index} 1.0)))"
         case Count():
             return f"{line}(assert (> x{index} 0))"
+        case Opaque(kind="step"):
+            return line.rstrip("\n")
         case _:
             return f"{line}(assert (not (= x{index} 0)))"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
+from placement_proofs.program_rules import delay
 from placement_proofs.prove.sizes import cut_offs
 from placement_proofs.replay import Mismatch, Path, Replay, replay, step_name, work
 from placement_proofs.replay_world import Number
@@ -79,8 +80,9 @@ class Counterexample:
 
 def meshes(program: Program, limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """All meshes and loop lengths up to the limits, by device count, then turns."""
+    most = max(3, delay(program) + 2)
     loops = sorted(
-        itertools.product(*(range(1, min(limits[name], 3) + 1) for name in program.loops)),
+        itertools.product(*(range(1, min(limits[name], most) + 1) for name in program.loops)),
         key=lambda lengths: (sum(lengths), lengths),
     )
     for devices in range(1, MAX_DEVICES + 1):

@@ -83,6 +83,11 @@ def undecided(program: Program, reason: str) -> ProgramResult:
     return ProgramResult(program.name, Verdict.UNKNOWN, conditions, reason=reason)
 
 
+def _most(runs: Runs, loop: str) -> int:
+    """Up to how many turns a loop was unrolled."""
+    return max(run.size.bounded.get(loop, BOUNDED_TURNS[-1]) for run in runs.runs)
+
+
 def _counted(runs: Runs) -> dict[str, int]:
     counts: dict[str, int] = {}
     for run in runs.runs:
@@ -121,7 +126,7 @@ def _covers(case: _Case, condition: str) -> str:
     unbounded = [loop for loop in loops if loop not in runs.bounded]
     parts += [f"any number of turns of {', '.join(unbounded)}"] if unbounded else []
     if bounded:
-        parts.append(f"{BOUNDED_TURNS[0]} to {BOUNDED_TURNS[-1]} turns of {', '.join(bounded)}")
+        parts += [f"1 to {_most(runs, loop)} turns of {loop}" for loop in bounded]
     return "; ".join([*parts, "exact arithmetic"])
 
 
@@ -139,7 +144,7 @@ def _bounded_reason(case: _Case) -> str:
         turns = case.given.get(loop)
         exact = any(run.size.bounded.get(loop) == turns for run in case.runs.runs)
         if turns is not None and not exact:
-            return f"loop {loop} was only unrolled to {BOUNDED_TURNS[-1]} turns, not {turns}"
+            return f"loop {loop} was only unrolled to {_most(case.runs, loop)} turns, not {turns}"
     return ""
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from placement_proofs.program import Clip, Cover, Expect, Program, Step, Update, Use
-from placement_proofs.program_print import target_text
+from placement_proofs.program import Clip, Cover, Expect, Loop, Program, Step, Update, Use
+from placement_proofs.program_backward import derived, told
+from placement_proofs.program_print import step_text, target_text
 from placement_proofs.program_rules import walk
 from placement_proofs.prove.blame import paths
 from placement_proofs.prove.counterexample import Counterexample
@@ -18,12 +20,16 @@ def explain(program: Program, result: ProgramResult) -> tuple[str, ...]:
     found = result.counterexample
     if found is None:
         return ()
+    said_so = program
+    amiss, program = told(program), derived(result.program or program)
     step = dict(paths(program.steps))[found.step]
     said = (
         _wrong(program, step, found),
+        amiss,
         _held(step, found),
         _factor(found),
         _where(found),
+        _order(said_so, result, found),
         _blame(result, found),
         _hidden(program, step, found),
     )
@@ -130,6 +136,21 @@ def _factor(found: Counterexample) -> str:
     return "The own contributions are right, but values of other elements are mixed in."
 
 
+def _order(program: Program, result: ProgramResult, found: Counterexample) -> str:
+    """In which case and order of steps it fails, where there are several."""
+    if result.program is None:
+        return ""
+    fixed = [f"{axis} = {n}" for axis, n in result.program.sizes if (axis, n) not in program.sizes]
+    case = f"It is the case of {' and '.join(fixed)}." if fixed else ""
+    if not any(step.g.starts for step in walk(program.steps)):
+        return case
+    steps = derived(result.program).steps
+    here = steps[found.step[0]]
+    body = here.body if isinstance(here, Loop) else steps
+    shown = "; ".join(step_text(replace(s, why="")) for s in body)
+    return f"{case} It shows in the order '{shown}'.".strip()
+
+
 def _where(found: Counterexample) -> str:
     return f"It shows at {found.shows_at}." if found.shows_at else ""
 
@@ -180,6 +201,7 @@ _REASONS = (
     ("clip", "where nothing is clipped, nothing differs"),
     ("#", "every step still trains, with another weight for each turn of the loop"),
     ("[other", "every rank still trains, on its own part, and its loss falls"),
+    (".rest", "every rank still trains, on its own part, and its loss falls"),
     ("; 0 for", "the other terms are right, and a model trains without this one"),
     (";", "the other terms are right, and this one only has another weight"),
     ("[", "every token still counts, with a weight that depends on where it is"),

@@ -26,7 +26,7 @@ from placement_proofs.program import (
     Tick,
 )
 from placement_proofs.program_expr import is_zero, names_of, parse_expr
-from placement_proofs.program_rules import walk
+from placement_proofs.program_rules import delay, walk
 from placement_proofs.prove.algebra import ONE, ZERO, Count, Mono, Poly, mono_poly
 from placement_proofs.prove.forms import Form, Key, Symbol, plus, with_tag
 from placement_proofs.prove.rewrite import Mentions, Rewriter
@@ -39,9 +39,11 @@ Env: TypeAlias = dict[str, Cell]
 class NotInductive(Exception):
     """A few turns of a loop do not stand for all."""
 
-    def __init__(self, loop: str) -> None:
+    def __init__(self, loop: str, turns: int = 3) -> None:
         super().__init__(loop)
         self.loop = loop
+        self.turns = turns
+        """Up to how many turns are run instead."""
 
 
 def run_loop(state: State, step: Loop, run: Run) -> None:
@@ -331,19 +333,19 @@ def _ticking(state: State, step: Loop, run: Run) -> None:
     if _alone(state, step):
         return
     dead = _dead(step)
-    delay = max((param.late for param in state.program.params), default=0)
+    longest = delay(state.program)
     previous = _snapshot(state, dead)
-    for index in (1, 2):
+    for index in range(1, max(2, longest + 1) + 1):
         _turn(state, step, run, index, False)
         here = _snapshot(state, dead)
-        if index >= delay and _moved(state, loop, index, previous) == here:
+        if index >= longest and _moved(state, loop, index, previous) == here:
             break
         previous = here
     else:
-        raise NotInductive(loop)
+        raise NotInductive(loop, longest + 2)
     later = len(state.path) > 1 or state.path[0] + 1 < len(state.program.steps)
     if index > 1 and (later or _has_last(step)):
-        raise NotInductive(loop)
+        raise NotInductive(loop, longest + 2)
     if _has_last(step):
         _turn(state, step, run, index + 1, True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from placement_proofs.errors import IllFormed
@@ -27,8 +28,12 @@ from placement_proofs.program import (
     Use,
     validate,
 )
+from placement_proofs.program_backward import derived
 from placement_proofs.program_expr import is_zero
+from placement_proofs.program_mend import Mend, mends
+from placement_proofs.program_orders import has_orders, orders
 from placement_proofs.prove.blame import paths, reads, writes
+from placement_proofs.prove.blocks import agreed, blocks
 from placement_proofs.prove.edits import Edit, plain
 from placement_proofs.prove.edits import ring as _ring
 from placement_proofs.prove.engine import execute
@@ -48,7 +53,8 @@ class Repair:
     """One edit that makes the program provable for all sizes.
 
     `cost` is the extra ring traffic a rank has per element of the payload, as a closed form
-    in the axis sizes ('0' for local edits).
+    in the axis sizes ('0' for local edits). `broken` is the program that `program` differs from:
+    with a flow, the one in which its contributions are written out if no step stands for them.
     """
 
     action: str
@@ -56,6 +62,7 @@ class Repair:
     text: str
     cost: str
     program: Program
+    broken: Program
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -81,17 +88,59 @@ def find_repairs(program: Program, result: ProgramResult) -> tuple[Repair, ...]:
     """Up to three single edits after which every obligation is proved, cheapest idea first."""
     if result.verdict is not Verdict.REFUTED or result.counterexample is None:
         return ()
+    mended = (_mended(mend, program) for mend in mends(program) if _proved(mend.program))
+    found = list(islice(mended, MAX_REPAIRS - 1))
+    if has_orders(program):
+        return tuple(found)
+    if _of_forward(program, result.counterexample.step):
+        return tuple(found)
+    program = _numbered(program)
+    failed = result.counterexample.step
+    found += _searched(program, failed, MAX_REPAIRS - len(found))
+    start = agreed(program)
+    if start is not None and not found:
+        there, text, steps = start
+        edits = _searched(there, (failed[0] + steps, *failed[1:]), 1)
+        found = [replace(edit, text=f"{text}{edit.text}", broken=program) for edit in edits]
+    return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
+
+
+def _searched(program: Program, failed: Path, wanted: int) -> list[Repair]:
+    """Single edits that were proved, up to a number."""
     found: list[Repair] = []
     seen: set[Program] = {program}
-    for tried, edit in enumerate(_candidates(program, result.counterexample.step)):
-        if tried >= MAX_TRIES or len(found) >= MAX_REPAIRS:
+    for tried, edit in enumerate(_candidates(program, failed)):
+        if tried >= MAX_TRIES or len(found) >= wanted:
             break
-        if edit.program in seen or _elsewhere(edit, found):
+        if edit.program in seen or _elsewhere(edit, found) or " number=" in edit.text:
             continue
         if _proved(edit.program):
-            found.append(Repair(edit.action, edit.step, edit.text, edit.cost, edit.program))
+            found.append(
+                Repair(edit.action, edit.step, edit.text, edit.cost, edit.program, program)
+            )
         seen.add(edit.program)
-    return tuple(sorted(found, key=lambda repair: repair.cost != "0"))
+    return found
+
+
+def _of_forward(program: Program, failed: Path) -> bool:
+    """Whether a contract failed that was derived from the flow, not written."""
+    written = derived(program).steps
+    step = written[failed[0]]
+    return bool(program.flow) and isinstance(step, Expect) and step not in program.steps
+
+
+def _numbered(program: Program) -> Program:
+    """The program whose steps have the numbers of the counterexample."""
+    written = derived(program)
+    ours, theirs = (
+        [(path, type(step)) for path, step in paths(p.steps)] for p in (program, written)
+    )
+    return program if theirs[: len(ours)] == ours else written
+
+
+def _mended(mend: Mend, broken: Program) -> Repair:
+    cost = _ring(mend.passes, mend.axes) if mend.passes else "0"
+    return Repair(mend.action, (0,), mend.text, cost, mend.program, broken)
 
 
 def _elsewhere(edit: Edit, found: list[Repair]) -> bool:
@@ -120,15 +169,15 @@ def _candidates(program: Program, failed: Path) -> Iterator[Edit]:
     yield from scalings(program, near)
     yield from broadcasts(program, near)
     yield from moves(program, [*near, failed])
+    yield from blocks(program)
 
 
 def _proved(program: Program) -> bool:
     try:
         validate(program)
-        runs = execute(program, {})
+        return all(execute(derived(order), {}).holds for order in orders(program))
     except (IllFormed, TooManyCases):
         return False
-    return runs.holds
 
 
 def _edited(program: Program, edit: _Edit) -> Program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from placement_proofs.program import Program
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.replay import Path, step_name
 from placement_proofs.verdict import ConditionResult, Verdict
@@ -16,7 +17,8 @@ class ProgramResult:
 
     `conditions` has an entry for each of the conditions in `verdict.CONDITIONS`, `verdict`
     their conjunction. `blame` is the step of the first cause with its text, `failed_steps`
-    where each refuted condition shows.
+    where each refuted condition shows. `program` is the program in the order of steps that fails,
+    where steps run beside others.
     """
 
     name: str
@@ -26,6 +28,7 @@ class ProgramResult:
     first_cause: str = ""
     blame: tuple[Path, str] | None = None
     reason: str = ""
+    program: Program | None = None
 
     def __getitem__(self, condition: str) -> ConditionResult:
         return dict(self.conditions)[condition]

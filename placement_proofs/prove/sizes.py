@@ -24,7 +24,7 @@ from placement_proofs.program import (
     Term,
 )
 from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
-from placement_proofs.program_rules import ENDS, walk
+from placement_proofs.program_rules import ENDS, delay, walk
 from placement_proofs.prove.forms import NeedCase
 from placement_proofs.prove.loops import NotInductive
 from placement_proofs.prove.state import SizeClass
@@ -78,7 +78,7 @@ def size_classes(program: Program, sizes: Mapping[str, int]) -> list[SizeClass]:
 def refine(size: SizeClass, reason: NeedCase | NotInductive) -> list[SizeClass]:
     """The classes that replace one whose run could not be finished."""
     if isinstance(reason, NotInductive):
-        return _bounded(size, reason.loop)
+        return _bounded(size, reason.loop, reason.turns)
     axis, left, right = reason.axis, reason.left, reason.right
     if right not in ENDS:
         left, right = right, left
@@ -89,13 +89,12 @@ def refine(size: SizeClass, reason: NeedCase | NotInductive) -> list[SizeClass]:
     return [same, replace(size, distinct=size.distinct | {pair})]
 
 
-def _bounded(size: SizeClass, loop: str) -> list[SizeClass]:
+def _bounded(size: SizeClass, loop: str, most: int) -> list[SizeClass]:
     if loop in size.sizes and size.sizes[loop] <= MAX_EXACT_TURNS:
         lengths: tuple[int, ...] = (size.sizes[loop],)
-    elif loop in size.many:
-        lengths = BOUNDED_TURNS[1:]
     else:
-        lengths = BOUNDED_TURNS
+        every = tuple(range(1, max(most, BOUNDED_TURNS[-1]) + 1))
+        lengths = every[1:] if loop in size.many else every
     return [
         replace(
             size,
@@ -138,7 +137,12 @@ def cut_offs(program: Program) -> dict[str, int]:
     for term in _terms(program):
         _add(degree, term.over)
         _add_expr(degree, term.coef)
-    return {name: min(max(count + 2, 3), MAX_CUT) for name, count in degree.items()}
+    late = delay(program) + 2 if delay(program) else 0
+    turns = dict.fromkeys(program.loops, late)
+    return {
+        name: max(min(max(count + 2, 3), MAX_CUT), turns.get(name, 0))
+        for name, count in degree.items()
+    }
 
 
 def _terms(program: Program) -> Iterator[Term]:

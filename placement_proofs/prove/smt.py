@@ -88,13 +88,48 @@ def witness(
     return found, {k: v.as_long() for k, v in values.items() if z3.is_int_value(v)}
 
 
+@dataclass(frozen=True)
+class Core:
+    """Labels from which a block follows to be unsatisfiable; whether each of them is needed."""
+
+    labels: frozenset[str]
+    minimal: bool
+
+
+def core(block: str, labels: Sequence[str]) -> Core | None:
+    """An unsat core of a block whose assertions hold under labels; None if it is none.
+
+    It is tried without each of its labels: minimal if every such deletion is satisfiable.
+    """
+    import z3
+
+    solver = z3.SimpleSolver(ctx=_context())
+    solver.set("rlimit", EFFORT)
+    solver.from_string(block)
+    flags = {label: z3.Bool(label, _context()) for label in labels}
+    if solver.check(*flags.values()) != z3.unsat:
+        return None
+    kept = [str(flag) for flag in solver.unsat_core()]
+    minimal = True
+    for label in tuple(kept):
+        rest = [other for other in kept if other != label]
+        answer = solver.check(*(flags[other] for other in rest))
+        kept = rest if answer == z3.unsat else kept
+        minimal = minimal and answer in (z3.sat, z3.unsat)
+    return Core(frozenset(kept), minimal)
+
+
 def has_cvc5() -> bool:
     """Whether the second solver is installed (extra ``certify``)."""
     return find_spec("cvc5") is not None
 
 
+PROVING = ("QF_UF", "QF_LRA")
+"""The logics for which cvc5's proofs are complete."""
+
+
 def decide_again(block: str, logic: str) -> str:
-    """cvc5's answer to one block."""
+    """cvc5's answer to one block; where its proofs are complete, it checks its own."""
     import cvc5  # type: ignore[import-not-found, unused-ignore]
 
     manager = cvc5.TermManager()
@@ -102,6 +137,9 @@ def decide_again(block: str, logic: str) -> str:
     solver.setOption("rlimit-per", str(CVC5_LIMIT))
     if logic.endswith("NIA"):
         solver.setOption("nl-ext-tplanes", "true")
+    if logic in PROVING:
+        for option in ("produce-proofs", "check-proofs"):
+            solver.setOption(option, "true")
     names = cvc5.SymbolManager(manager)
     parser = cvc5.InputParser(solver, names)
     text = f"(set-logic {logic})\n{block}(check-sat)\n"
@@ -109,4 +147,6 @@ def decide_again(block: str, logic: str) -> str:
     said = ""
     while not (command := parser.nextCommand()).isNull():
         said += str(command.invoke(solver, names))
+    if logic in PROVING and said.strip() == "unsat" and not solver.getProof():
+        return "unknown"
     return said.strip()

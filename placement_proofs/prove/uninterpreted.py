@@ -5,16 +5,19 @@ an axis, and any other); an update applies a function symbol to the copy and its
 gradient integrity (the coefficients have scripts of their own), every read and every update must
 find the specification's term, and all writers must write equal terms. A loop that ticks starts
 from an arbitrary state in which the copies that agree at its start agree; they must again at its
-end: the induction over steps. Named positions are taken to be different ranks here.
+end: the induction over steps. There is a script for each way in which the named positions of an
+axis coincide (first and last only where there is one rank).
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from placement_proofs.program import (
     Apply,
+    Axes,
     Buffer,
     Expect,
     Guard,
@@ -35,11 +38,13 @@ from placement_proofs.program import (
     Use,
 )
 from placement_proofs.program_expr import is_zero
-from placement_proofs.program_rules import walk
+from placement_proofs.program_rules import ENDS, walk
 from placement_proofs.prove.core import Outside, _owners
 
 Rank = tuple[str, ...]
 Cells = dict[Rank, str]
+Same = dict[tuple[str, str], str]
+"""For a position of an axis, the name of the one with which it coincides."""
 
 
 @dataclass
@@ -48,6 +53,7 @@ class Machine:
 
     program: Program
     ones: frozenset[str]
+    same: Same = field(default_factory=dict)
     cells: dict[str, Cells] = field(default_factory=dict)
     spec: dict[str, str] = field(default_factory=dict)
     goals: list[tuple[str, str]] = field(default_factory=list)
@@ -73,7 +79,12 @@ class Machine:
     def _places(self, axis: str) -> tuple[str, ...]:
         if axis in self.ones:
             return ("only",)
-        return (*_owners(self.program, axis), "other")
+        names = (self.name(axis, owner) for owner in _owners(self.program, axis))
+        return (*dict.fromkeys(names), "other")
+
+    def name(self, axis: str, position: str) -> str:
+        """The one name of all positions that coincide with this."""
+        return self.same.get((axis, position), position)
 
     def fresh(self, hint: str) -> str:
         """A new unknown."""
@@ -89,14 +100,14 @@ class Machine:
 
     def _initial(self, buffer: Buffer, rank: Rank) -> str:
         vary = [a for a in buffer.vary if a not in self.ones]
-        if all(rank[self.program.axes.index(a)] == "first" for a in vary):
+        if all(rank[self.program.axes.index(a)] == self.name(a, "first") for a in vary):
             return self.spec[buffer.of]
         return self.fresh(f"initial_{buffer.name}")
 
     def holds(self, rank: Rank, held: dict[str, str]) -> bool:
         """Whether a rank stores the generic element of a layout."""
         at = dict(zip(self.program.axes, rank, strict=True))
-        return all(at[a] in (o, "only") for a, o in held.items())
+        return all(at[a] in (self.name(a, o), "only") for a, o in held.items())
 
     def holders(self, buffer: Buffer) -> list[Rank]:
         """The ranks that store it where it is used."""
@@ -106,7 +117,7 @@ class Machine:
         """Whether a rank is at the positions of a guard."""
         at = dict(zip(self.program.axes, rank, strict=True))
         return all(
-            (at[a] in (text.removeprefix("!"), "only")) != text.startswith("!")
+            (at[a] in (self.name(a, text.removeprefix("!")), "only")) != text.startswith("!")
             for a, text in guard.at
         )
 
@@ -121,19 +132,50 @@ class Machine:
         return hit != test.startswith("!")
 
 
-def script(program: Program, ones: frozenset[str] = frozenset()) -> str:
-    """The block of one size class: unsat if states agree and updates see what they need.
+def scripts(program: Program, ones: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The blocks of one size class, one for each way in which named positions coincide.
+
+    Raises:
+        Outside: a step has no place in them, or nothing is claimed.
+    """
+    found = (script(program, ones, same) for same in coincidences(program, ones))
+    yield from dict.fromkeys(found)
+
+
+def script(program: Program, ones: frozenset[str] = frozenset(), same: Same | None = None) -> str:
+    """One block: unsat if states agree and updates see what they need.
 
     Raises:
         Outside: a step has no place in it, or nothing is claimed.
     """
     if program.owners or any(p.late for p in program.params):
         raise Outside("owners with digits, or declared staleness")
-    machine = Machine(program, ones)
+    machine = Machine(program, ones, same or {})
     _run(machine, program.steps)
     if not machine.goals:
         raise Outside("no copies")
     return _text(machine)
+
+
+def coincidences(program: Program, ones: frozenset[str]) -> Iterator[Same]:
+    """Every way in which the named positions of each axis of several ranks are the same."""
+    axes = [axis for axis in program.axes if axis not in ones]
+    ways = [list(_partitions(axis, _owners(program, axis))) for axis in axes]
+    for choice in itertools.product(*ways):
+        yield {key: name for same in choice for key, name in same.items()}
+
+
+def _partitions(axis: str, names: list[str]) -> Iterator[Same]:
+    """Each name alone or with one before it; first and last are apart."""
+    if not names:
+        yield {}
+        return
+    *before, name = sorted(names, key=lambda n: (n not in ENDS, n))
+    for same in _partitions(axis, before):
+        yield same
+        if name not in ENDS:
+            alone = [other for other in before if (axis, other) not in same]
+            yield from ({**same, (axis, name): other} for other in alone)
 
 
 def _text(machine: Machine) -> str:
@@ -254,9 +296,9 @@ def _transfer(m: Machine, step: Take | Slice | Reduce) -> None:
     layout = m.layouts.setdefault(step.buf, {})
     copied = m.cells.get(step.buf)
     match step:
-        case Reduce(axes=axes, to=to):
+        case Reduce(axes=axes, to=to, mean=mean):
             if copied is not None:
-                raise Outside("copies are averaged")
+                m.cells[step.buf] = _averaged(m, copied, axes, mean and not step.g.at)
             if to is not None:
                 layout.update(dict.fromkeys(axes, to))
         case Slice(axis=axis, owner=owner):
@@ -269,11 +311,27 @@ def _transfer(m: Machine, step: Take | Slice | Reduce) -> None:
                 m.cells[step.buf] = _taken(m, copied, axis, pos, step.g)
 
 
+def _averaged(m: Machine, cells: Cells, axes: Axes, mean: bool) -> Cells:
+    """A mean of copies that all hold the same term is that term.
+
+    Raises:
+        Outside: they hold different ones, or are summed.
+    """
+    along = {m.program.axes.index(axis) for axis in axes}
+    groups: dict[Rank, set[str]] = {}
+    for rank, term in cells.items():
+        rest = tuple(p for k, p in enumerate(rank) if k not in along)
+        groups.setdefault(rest, set()).add(term)
+    if not mean or set(cells) != set(m.ranks) or any(len(terms) > 1 for terms in groups.values()):
+        raise Outside("copies that differ are averaged")
+    return cells
+
+
 def _taken(m: Machine, cells: Cells, axis: str, pos: str, guard: Guard) -> Cells:
     k = m.program.axes.index(axis)
     found: Cells = {}
     for rank in m.ranks:
-        source = (*rank[:k], pos, *rank[k + 1 :])
+        source = (*rank[:k], m.name(axis, pos), *rank[k + 1 :])
         if not m.meets(guard, rank) and rank in cells:
             found[rank] = cells[rank]
         elif source in cells:

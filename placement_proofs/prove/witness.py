@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from placement_proofs.program import Program, Step, Update
+from placement_proofs.program_backward import derived
 from placement_proofs.prove.blame import paths, reads, step_texts, writes
 from placement_proofs.prove.counterexample import SEED, Counterexample
 from placement_proofs.prove.result import ProgramResult
@@ -65,6 +66,7 @@ def witness(program: Program, result: ProgramResult) -> tuple[dict[str, Any], ..
     found = result.counterexample
     if found is None:
         return ()
+    program = derived(result.program or program)
     steps = dict(paths(program.steps))
     blamed = result.blame[0] if result.blame is not None else found.step
     about = [_about(steps[path], found.condition) for path in (blamed, found.step)]

@@ -120,7 +120,25 @@ def failure_rows(failure: Failure, report: Report) -> Iterator[tuple[str, str]]:
         yield "at your sizes", "it does not show"
     yield "shows in step", f"{found.get('step_text') or found.get('step')}{_bracket(found)}"
     yield "step to blame", _blame(found, report)
+    yield from _said(found)
     yield from _hidden(found)
+
+
+_SAID = {
+    "The backward of ": "amiss",
+    "It is the case of ": "case",
+    "It shows in the order ": "order",
+}
+"""Sentences of an explanation that have a row of their own."""
+
+
+def _said(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Backward passes that are not the adjoint, and in which order of steps it shows."""
+    for text in found.get("explanation", ()):
+        for start, label in _SAID.items():
+            if text.startswith(start):
+                said = text.removeprefix(start) if label != "amiss" else text
+                yield label, said.removesuffix(".")
 
 
 def _hidden(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,11 @@ def _evidence(outcome: Outcome) -> str:
     mesh = {**found["mesh"], **found["turns"]}
     where = ", ".join(f"{name}={size}" for name, size in mesh.items())
     condition = str(found["condition"]).replace("_", " ")
-    return f"{condition}: {found['got']}, not {found['expected']}, at {where}"
+    more = ""
+    if (second := outcome.second) is not None:
+        sizes = ", ".join(f"{name}={size}" for name, size in second.sizes)
+        more = f"; {second.got}, not {second.expected}, at {sizes}"
+    return f"{condition}: {found['got']}, not {found['expected']}, at {where}{more}"
 
 
 def _closing(outcomes: Sequence[Outcome], theories: Sequence[Theory], paint: Paint) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from placement_proofs.program import (
@@ -102,14 +103,17 @@ def _too_few() -> Finding:
 
 
 def _up_to_three() -> Finding:
-    """(6a^2 - 11a + 6)/a^3 is 1 at 1, 2 and 3."""
+    """(6a^2 - 11a + 6)/a^3 is 1 at 1, 2 and 3: the only such quadratic over a^3."""
 
-    def factor(a: int) -> Fraction:
-        return Fraction(6 * a * a - 11 * a + 6, a**3)
+    def agrees(a: int) -> str:
+        return f"(= {a**3}.0 {_polynomial(2, a)})"
 
-    agreed = all(factor(a) == 1 for a in (1, 2, 3))
-    text = f"(6a^2-11a+6)/a^3 is 1 at 1, 2 and 3, but {factor(4)} at 4"
-    return conclude(COVERS, (), ((text, not agreed or factor(4) == 1),))
+    names = reals(*(f"c{k}" for k in range(3)))
+    premises = tuple(agrees(a) for a in (1, 2, 3))
+    query = Query("(c2 a^2 + c1 a + c0)/a^3 at 4", "QF_LRA", names, premises, agrees(4))
+    factor = Fraction(6 * 4 * 4 - 11 * 4 + 6, 4**3)
+    text = f"(6a^2-11a+6)/a^3 is 1 at 1, 2 and 3, but {factor} at 4"
+    return replace(conclude(COVERS, (query,)), evidence=text)
 
 
 CUT_OFF = Theorem(

@@ -123,8 +123,12 @@ EQUIVALENCE = Theorem(
     "Gradient integrity and state consistency hold iff every step equals one device's step.",
     right,
     {
-        "gradient integrity alone suffices": lambda: conclude(COVERS, (), _space(state=False)),
-        "state consistency alone suffices": lambda: conclude(COVERS, (), _space(gradient=False)),
+        "gradient integrity alone suffices": lambda: conclude(
+            COVERS, (_step("one step from gradient integrity", _INTEGRAL),), _space(state=False)
+        ),
+        "state consistency alone suffices": lambda: conclude(
+            COVERS, (_step("one step from state consistency", _CONSISTENT),), _space(gradient=False)
+        ),
         "the induction needs no right gradient": lambda: conclude(
             COVERS, (_step("without gradient integrity", _CONSISTENT),)
         ),

@@ -1,160 +1,132 @@
-"""The layout rules of operations, against exact numbers.
+"""The layout rules of operations, for every number of ranks, and against exact numbers.
 
 A rule says: with inputs in these layouts and parameters in those, the same operation on every
 rank gives its result in that layout, and the gradient of each input and parameter comes out in
-the dual of its layout. Both halves are compared, element by element, with one device. Layouts
-that no rule gives are tried too: each either fails (with the number of ranks at which it does)
-or is right and only unused.
+the dual of its layout. Both halves are derived from what the operation is
+(:mod:`~placement_proofs.theorems.indexed`) by rules that solvers prove sound
+(:mod:`~placement_proofs.theorems.judging`), and compared with one device on exact numbers.
+Layouts that no rule gives are tried too: each either fails (with numbers) or is only unused.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from placement_proofs.layout import INVARIANT, PARTIAL, REPLICATED, On, dual, sharded
-from placement_proofs.layout import Kind as LayoutKind
 from placement_proofs.model import RULES, Rule, Seen
-from placement_proofs.theorems.finding import Check, Finding, Theorem, conclude
-from placement_proofs.theorems.small_tensors import (
+from placement_proofs.theorems.finding import Check, Finding, Query, Theorem, conclude, reals
+from placement_proofs.theorems.indexed import (
+    GRADIENT,
     KINDS,
-    ZERO,
-    DoesNotFit,
-    Dual,
-    Index,
-    Kind,
-    Tensor,
-    total,
+    Label,
+    Leaf,
+)
+from placement_proofs.theorems.judging import (
+    ALIKE,
+    PENDING,
+    SHIFTED,
+    Judgement,
+    is_cut,
+    judge,
+    open_cut,
+)
+from placement_proofs.theorems.judging import RULES as INFERENCE
+from placement_proofs.theorems.small_tensors import (
+    Number,
+    Pair,
+    claimed,
+    follows_the_chain_rule,
 )
 
-COVERS = "exact numbers at 2 and 3 ranks (every op is a sum over dims, or acts place by place)"
+COVERS = "every N >= 1, every extent and function; exact numbers at 2 and 3 ranks"
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Layouts of inputs, parameters and result of one operation on one axis."""
+    """Layouts of inputs, parameters and result of one operation on one axis.
+
+    `shared` is the form in which ranks exchange statistics inside the operation.
+    """
 
     kind: str
     needs: tuple[On, ...]
     uses: tuple[On, ...]
     out: On
+    shared: bool = False
 
     def __str__(self) -> str:
         ins = ", ".join(map(str, self.needs + self.uses))
         return f"{self.kind}({ins}) -> {self.out}"
 
-
-def _whole(rank: int, n: int, seed: int, integer: bool = False) -> Tensor:
-    """A tensor of distinct small numbers, n along each dim."""
-    indices = itertools.product(range(n), repeat=rank)
-    numbers = ((31 * k + 17 * seed + k * k * (seed + 2)) for k in itertools.count(1))
-    return {
-        i: Dual(v % n if integer else v % 97 - 41) for i, v in zip(indices, numbers, strict=False)
-    }
+    @property
+    def layouts(self) -> dict[str, On]:
+        """The layout of each tensor by name, and of the gradient that comes in."""
+        kind = KINDS[self.kind]
+        names = (*kind.ins, *kind.params, GRADIENT)
+        return dict(zip(names, (*self.needs, *self.uses, dual(self.out)), strict=True))
 
 
-def _locals(tensor: Tensor, on: On, n: int) -> list[Tensor]:
-    """What each rank has of a tensor in a layout."""
-    if on.kind is LayoutKind.SHARDED:
-        d = on.dim or 0
-        return [{i: v for i, v in tensor.items() if i[d] == r} for r in range(n)]
-    if on == PARTIAL:
-        return _parts(tensor, n)
-    return [tensor] * n
+# --- for every N -------------------------------------------------------------------------
 
 
-def _parts(tensor: Tensor, n: int) -> list[Tensor]:
-    """Uneven parts of a sum."""
-    first = {r: {i: Dual(v.at * (r + 1) % 11 - 3) for i, v in tensor.items()} for r in range(n - 1)}
-    taken = {i: sum(part[i].at for part in first.values()) for i in tensor}
-    return [*first.values(), {i: Dual(v.at - taken[i]) for i, v in tensor.items()}]
-
-
-def _agrees(parts: list[Tensor], whole: Tensor, on: On) -> bool:
-    """Whether the parts of all ranks are the whole in a layout."""
-    if on == PARTIAL:
-        return all(set(part) == set(whole) for part in parts) and all(
-            sum(part[i].at for part in parts) == whole[i].at for i in whole
-        )
-    return all(
-        _numbers(part) == _numbers(want)
-        for part, want in zip(parts, _locals(whole, on, len(parts)), strict=True)
-    )
-
-
-def _numbers(tensor: Tensor) -> dict[Index, int]:
-    return {index: value.at for index, value in tensor.items()}
-
-
-def _gradient(kind: Kind, args: list[Tensor], which: int, cotangent: Tensor) -> Tensor:
-    """The derivative of <cotangent, op(args)> by every element of one argument."""
-    found: dict[Index, Dual] = {}
-    for index, value in args[which].items():
-        moved = {**args[which], index: Dual(value.at, 1)}
-        out = kind.run(*args[:which], moved, *args[which + 1 :])
-        found[index] = Dual(total([out[i] * cotangent.get(i, ZERO) for i in out]).by)
-    return found
-
-
-@cache
-def fault(placed: Placed, n: int) -> str:
-    """What differs from one device at n ranks; empty if nothing."""
-    kind = KINDS[placed.kind]
-    ranks = (*kind.ins, *kind.params)
-    integers = [kind.integer and k < len(kind.ins) for k in range(len(ranks))]
-    whole = [_whole(r, n, k, integers[k]) for k, r in enumerate(ranks)]
-    layouts = (*placed.needs, *placed.uses)
-    spread = [_locals(t, on, n) for t, on in zip(whole, layouts, strict=True)]
-    args = [[tensors[r] for tensors in spread] for r in range(n)]
-    want = kind.run(*whole)
-    try:
-        outs = [kind.run(*local) for local in args]
-    except (DoesNotFit, KeyError):
+def underived(placed: Placed) -> str:
+    """Which half of a placement the rules do not give; empty if they give both."""
+    kind, layouts = KINDS[placed.kind], placed.layouts
+    element, cut = kind.form(placed.shared), kind.cut(placed.layouts)
+    if not kind.fits(element, layouts):
         return "the local shapes do not fit"
-    if not _agrees(outs, want, placed.out):
-        return "the result differs"
-    return _backward_fault(placed, kind, (whole, args), want, integers)
-
-
-def _backward_fault(
-    placed: Placed,
-    kind: Kind,
-    given: tuple[list[Tensor], list[list[Tensor]]],
-    out: Tensor,
-    integers: list[bool],
-) -> str:
-    whole, args = given
-    n = len(args)
-    cotangent = {i: Dual(7 + 5 * k % 13) for k, i in enumerate(out)}
-    received = _locals(cotangent, dual(placed.out), n)
-    for which, on in enumerate((*placed.needs, *placed.uses)):
-        if integers[which]:
-            continue
-        want = _gradient(kind, whole, which, cotangent)
-        got = [_gradient(kind, args[r], which, received[r]) for r in range(n)]
-        if not _agrees(got, want, dual(on)):
-            what = "parameter" if which >= len(placed.needs) else "input"
-            return f"the gradient of the {what} differs"
+    sums = {name for name, on in layouts.items() if on == PARTIAL and name != GRADIENT}
+    if not _is(judge(element, cut, sums), kind.out, placed.out, cut):
+        return "the result is not of its layout"
+    sums |= {GRADIENT} if layouts[GRADIENT] == PARTIAL else set()
+    for leaf, term in kind.gradients(placed.shared):
+        if not _is_gradient(leaf, judge(term, cut, sums), layouts[leaf.name], cut):
+            return f"the gradient of {leaf.name} is not of its layout"
     return ""
+
+
+def _is(found: Judgement | None, labels: tuple[Label, ...], on: On, cut: frozenset[Label]) -> bool:
+    """Whether a judgement, with these labels open, is a value of a layout."""
+    opened = {label for label in labels if is_cut(label, cut)}
+    wanted = {labels[on.dim]} if on.dim is not None else set()
+    return found is (PENDING if on == PARTIAL else ALIKE) and opened == wanted
+
+
+def _is_gradient(leaf: Leaf, found: Judgement | None, on: On, cut: frozenset[Label]) -> bool:
+    """The same for a gradient; what a rank picked is its own part, and zero elsewhere."""
+    picked = open_cut(leaf, cut) & leaf.picked
+    if found is ALIKE and picked and on == REPLICATED:
+        return open_cut(leaf, cut) == picked
+    return _is(found, leaf.labels, dual(on), cut)
+
+
+# --- what the rules of the package accept -------------------------------------------------
 
 
 def _layouts(rank: int) -> tuple[On, ...]:
     return (INVARIANT, REPLICATED, PARTIAL, *(sharded(d) for d in range(rank)))
 
 
+def _ranks(tensors: dict[str, tuple[Label, ...]]) -> tuple[int, ...]:
+    return tuple(map(len, tensors.values()))
+
+
 def _seen(name: str) -> Iterator[Seen]:
     """All that a rule can be asked on one axis."""
     kind = KINDS[name]
-    ins = itertools.product(*(_layouts(rank) for rank in kind.ins))
-    params = [tuple(p) for p in itertools.product(*(_weights(name, r) for r in kind.params))]
+    ndims = _ranks(dict(kind.ins))
+    ins = itertools.product(*(_layouts(rank) for rank in ndims))
+    weights = (_weights(name, r) for r in _ranks(dict(kind.params)))
+    params = [tuple(p) for p in itertools.product(*weights)]
     homes = (INVARIANT, sharded(0), sharded(1))
     for layouts in ins:
         for uses, home in itertools.product(params, homes):
             for attention in (None, "heads", "ring") if name == "attention" else (None,):
                 for whole in (False, True):
-                    yield Seen(layouts, kind.ins, uses, home, attention, whole=whole)
+                    yield Seen(layouts, ndims, uses, home, attention, whole=whole)
 
 
 def _weights(name: str, rank: int) -> tuple[On, ...]:
@@ -166,8 +138,9 @@ def _weights(name: str, rank: int) -> tuple[On, ...]:
     return (INVARIANT, *(sharded(d) for d in range(rank)))
 
 
+@cache
 def accepted() -> tuple[Placed, ...]:
-    """Every placement that some rule gives; statistics inside an op are not placements.
+    """Every placement that some rule gives.
 
     Adding a bias to pending sums is a fault that a profile may have: it is a wrong form here.
     """
@@ -175,11 +148,11 @@ def accepted() -> tuple[Placed, ...]:
     for name in KINDS:
         for see in _seen(name):
             rule: Rule = RULES[name](see)
-            if not rule.statistics:
-                found[Placed(name, rule.needs, rule.uses, rule.out)] = None
+            found[Placed(name, rule.needs, rule.uses, rule.out, rule.statistics)] = None
     return tuple(found)
 
 
+@cache
 def rejected() -> tuple[Placed, ...]:
     """Placements with the right number of layouts that no rule gives."""
     known = set(accepted())
@@ -187,33 +160,85 @@ def rejected() -> tuple[Placed, ...]:
 
 
 def _all_placed() -> Iterator[Placed]:
-    for name, kind in KINDS.items():
-        ins = [_layouts(rank) for rank in kind.ins]
-        uses = [_layouts(rank) for rank in kind.params]
-        for choice in itertools.product(*ins, *uses, _layouts(kind.out)):
+    forms = [(name, kind, False) for name, kind in KINDS.items()]
+    forms += [(name, kind, True) for name, kind, _ in forms if kind.shared is not None]
+    for name, kind, shared in forms:
+        ins = [_layouts(rank) for rank in _ranks(dict(kind.ins))]
+        uses = [_layouts(rank) for rank in _ranks(dict(kind.params))]
+        for choice in itertools.product(*ins, *uses, _layouts(len(kind.out))):
             split = len(kind.ins)
-            yield Placed(name, choice[:split], choice[split:-1], choice[-1])
+            yield Placed(name, choice[:split], choice[split:-1], choice[-1], shared)
+
+
+# --- exact numbers -----------------------------------------------------------------------
+
+
+@cache
+def fault(placed: Placed, n: int) -> str:
+    """What differs from one device at n ranks; empty if nothing."""
+    found = claimed(placed.kind, placed.layouts, placed.out, n, placed.shared)
+    return next((pair.what for pair in found if pair.got != pair.want), "")
+
+
+def _witness(placed: Placed) -> Query:
+    """The first pair that differs at 2 ranks, written out, at the numbers that show it."""
+    found = claimed(placed.kind, placed.layouts, placed.out, 2, placed.shared, traced=True)
+    pair = next(pair for pair in found if pair.got != pair.want)
+    if not (isinstance(pair.got, Number) and isinstance(pair.want, Number)):
+        return _misfit(placed, pair)
+    named = {**pair.got.named, **pair.want.named}
+    premises = tuple(f"(= {name} {number}.0)" for name, number in named.items() if number >= 0)
+    below = tuple(f"(= {name} (- {-number}.0))" for name, number in named.items() if number < 0)
+    goal = f"(= {pair.got.text} {pair.want.text})"
+    return Query(f"{placed}: {pair.what}", "QF_NRA", reals(*named), (*premises, *below), goal)
+
+
+def _misfit(placed: Placed, pair: Pair) -> Query:
+    """A rank lacks an element: its extent is not that of the other tensor."""
+    premises = (f"(= here {pair.got}.0)", f"(= there {pair.want}.0)")
+    return Query(
+        f"{placed}: {pair.what}", "QF_LRA", reals("here", "there"), premises, "(= here there)"
+    )
+
+
+# --- the theorem -------------------------------------------------------------------------
+
+
+def _wrong_and_unused() -> tuple[tuple[Placed, ...], tuple[Placed, ...]]:
+    """The placements that no rule gives: those that fail at 2 ranks, and those that do not."""
+    wrong = tuple(p for p in rejected() if fault(p, 2))
+    return wrong, tuple(p for p in rejected() if not fault(p, 2))
+
+
+def checks() -> Iterator[Check]:
+    """Derivations and numbers say the same, and the package accepts nothing else."""
+    for name in RULES:
+        yield f"{name} has no expression here", name in KINDS
+        yield f"{name}: the chain rule is not that of dual numbers", follows_the_chain_rule(name)
+    for placed in accepted():
+        yield f"{placed}: {underived(placed)}", not underived(placed)
+        for n in (2, 3):
+            yield f"{placed}: {fault(placed, n)} at {n} ranks", not fault(placed, n)
+    wrong, unused = _wrong_and_unused()
+    for placed in wrong:
+        yield f"{placed}: derived, but {fault(placed, 2)} at 2 ranks", bool(underived(placed))
+    for placed in unused:
+        yield f"{placed}: {underived(placed)}, but right at 2 ranks", not underived(placed)
 
 
 def right() -> Finding:
-    """Every placement that a rule gives is right, forward and backward."""
-    placed = accepted()
-    known = [(f"{name} has no function here", name in KINDS) for name in RULES]
-    checks: Iterator[Check] = (
-        (f"{p}: {found} at {n} ranks", not found)
-        for p in placed
-        for n in (2, 3)
-        for found in (fault(p, n),)
+    """Every placement that a rule gives is derived, and right on numbers too."""
+    wrong, unused = _wrong_and_unused()
+    note = (
+        f"{len(accepted())} accepted placements derived; of those rejected {len(wrong)} fail at 2 "
+        f"ranks and have no derivation, {len(unused)} have one but are unused"
     )
-    wrong = sum(bool(fault(p, 2)) for p in rejected())
-    unused = len(rejected()) - wrong
-    note = f"{len(placed)} accepted placements; of those rejected {wrong} fail at 2 ranks"
-    return conclude(COVERS, (), [*known, *checks], f"{note}, {unused} are right but unused")
+    return conclude(COVERS, (*INFERENCE, *SHIFTED), checks(), note)
 
 
 def _one(placed: Placed) -> Finding:
-    found = fault(placed, 2)
-    return conclude(COVERS, (), ((f"{placed}: {found} at 2 ranks", not found),))
+    found = conclude(COVERS, (_witness(placed),))
+    return replace(found, evidence=f"{placed}: {fault(placed, 2)} at 2 ranks")
 
 
 WRONG = {
@@ -237,6 +262,10 @@ WRONG = {
     ),
     "a product of two pending sums": Placed("multiply", (PARTIAL, PARTIAL), (), PARTIAL),
     "the loss of sharded tokens counts as whole": Placed("loss", (sharded(0),), (), INVARIANT),
+    "the loss of a sharded vocabulary without its exchanges": Placed(
+        "loss", (sharded(2),), (), INVARIANT
+    ),
+    "a replicated value added to a pending sum": Placed("add", (PARTIAL, REPLICATED), (), PARTIAL),
     "experts cut, their tokens not": Placed("expert", (REPLICATED,), (sharded(0),), sharded(0)),
 }
 

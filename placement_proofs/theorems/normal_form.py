@@ -23,6 +23,7 @@ Tag: TypeAlias = tuple[str, str]
 """Conditions on row and column, as the prover writes them: '' is none, '=' in both is i = j."""
 Place: TypeAlias = Mapping[str, int]
 """Which of i, j, p, q are the same rank."""
+Table: TypeAlias = Callable[[Tag], Tag | None]
 
 OWN: Tag = ("=", "=")
 _NAMES = ("", "p", "q")
@@ -100,20 +101,32 @@ def _where(place: Place) -> str:
     return ", ".join(" = ".join(block) for block in blocks)
 
 
-Table: TypeAlias = Callable[[Tag], Tag | None]
+_RANKS = "(declare-sort Rank 0)\n" + "".join(
+    f"(declare-const {name} Rank)\n" for name in ("i", "j", "p", "q")
+)
+_APART = ("(not (= p q))",)
 
 
-def _pointwise(take: Table = taken, guard: Table = guarded) -> Iterator[Check]:
-    """Take, guard and adjoint do not sum: they are compared at each place, p and q apart."""
-    apart = [place for place in places("ijpq") if place["p"] != place["q"]]
-    for tag, place in itertools.product(TAGS, apart):
-        where = f"of {_text(tag)} where {_where(place)}"
-        at_p = {**place, "i": place["p"]}
-        yield f"take {where}", holds(tag, at_p) == holds(take(tag), place)
-        kept = place["i"] == place["p"] and holds(tag, place)
-        yield f"guard {where}", kept == holds(guard(tag), place)
-        swapped = {**place, "i": place["j"], "j": place["i"]}
-        yield f"adjoint {where}", holds(tag, swapped) == holds(turned(tag), place)
+def _smt(tag: Tag | None, row: str = "i", column: str = "j") -> str:
+    """A condition as a formula over ranks."""
+    if tag is None:
+        return "false"
+    if tag == OWN:
+        return f"(= {row} {column})"
+    where, whose = tag
+    tests = ([f"(= {row} {where})"] if where else []) + ([f"(= {column} {whose})"] if whose else [])
+    return f"(and true {' '.join(tests)})"
+
+
+def _pointwise(take: Table = taken, guard: Table = guarded) -> Iterator[Query]:
+    """Take, guard and adjoint do not sum: they are formulas over ranks, p and q apart."""
+    for tag in TAGS:
+        for name, left, right in (
+            ("take", _smt(tag, row="p"), _smt(take(tag))),
+            ("guard", f"(and (= i p) {_smt(tag)})", _smt(guard(tag))),
+            ("adjoint", _smt(tag, row="j", column="i"), _smt(turned(tag))),
+        ):
+            yield Query(f"{name} of {_text(tag)}", "QF_UF", _RANKS, _APART, f"(= {left} {right})")
 
 
 def _algebra() -> Iterator[Check]:
@@ -149,7 +162,7 @@ def _algebra() -> Iterator[Check]:
 
 def right() -> Finding:
     """Every table holds at every place, for every N."""
-    return conclude(COVERS, tuple(_sums(summed)), [*_pointwise(), *_algebra()])
+    return conclude(COVERS, (*_sums(summed), *_pointwise()), _algebra())
 
 
 def _wrong_sum() -> Finding:
@@ -160,14 +173,15 @@ def _wrong_sum() -> Finding:
 
 
 def _wrong_take() -> Finding:
-    return conclude(COVERS, (), _pointwise(take=lambda tag: OWN if tag == OWN else taken(tag)))
+    queries = _pointwise(take=lambda tag: OWN if tag == OWN else taken(tag))
+    return conclude(COVERS, tuple(queries))
 
 
 def _wrong_guard() -> Finding:
     def table(tag: Tag) -> Tag | None:
         return ("p", "") if tag == OWN else guarded(tag)
 
-    return conclude(COVERS, (), _pointwise(guard=table))
+    return conclude(COVERS, tuple(_pointwise(guard=table)))
 
 
 def _wrong_positions() -> Finding:
@@ -176,7 +190,7 @@ def _wrong_positions() -> Finding:
     def table(tag: Tag) -> Tag | None:
         return ("", tag[1]) if tag[0] == "q" else taken(tag)
 
-    return conclude(COVERS, (), _pointwise(take=table))
+    return conclude(COVERS, tuple(_pointwise(take=table)))
 
 
 NORMAL_FORM = Theorem(

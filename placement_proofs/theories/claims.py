@@ -4,10 +4,10 @@ A theory is a TOML file with a title, a source and claims. A claim has a ``name`
 (of all, or of the ``condition`` that it names), and is about one of three things: a
 ``composition`` (with ``without``, deviations from its derived plan), an element ``program``, or a
 ``theorem`` in code (one of its ``wrong`` forms, if named). A refuted claim may state the
-``factor`` and ``mesh`` of its counterexample. ``mutant`` (deviations) or ``against`` (the name of
-another claim) says what must give the opposite verdict, where none is found by itself. What is
-out of reach stands in ``[[open]]`` tables with its reason. A file of one element program with
-claims is a theory too.
+``factor`` and ``mesh`` of its counterexample, and another mesh where it shows ``also``.
+``mutant`` (deviations) or ``against`` (the name of another claim) says what must give the opposite
+verdict, where none is found by itself. What is out of reach stands in ``[[open]]`` tables with its
+reason. A file of one element program with claims is a theory too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEYS = (
     "theorem",
     "wrong",
 )
-_STATED = ("verdict", "condition", "factor", "mesh", "mutant", "against")
+_STATED = ("verdict", "condition", "factor", "mesh", "also", "mutant", "against")
 _ABOUT = ("composition", "program", "theorem")
 _VERDICTS = (Verdict.PROVED, Verdict.REFUTED, Verdict.UNKNOWN)
 
@@ -55,6 +55,7 @@ class Claim:
     condition: str = ""
     factor: str = ""
     mesh: tuple[tuple[str, int], ...] = ()
+    also: tuple[tuple[str, int], ...] = ()
     theorem: Theorem | None = None
     wrong: str = ""
     mutant: tuple[str, ...] = ()
@@ -165,6 +166,7 @@ def _claim(place: str, table: Mapping[str, Any]) -> Claim:
         str(table.get("condition", "")),
         str(table.get("factor", "")),
         tuple(table.get("mesh", {}).items()),
+        tuple(table.get("also", {}).items()),
         find_theorem(named, wrong, place) if named else None,
         wrong,
         tuple(table.get("mutant", ())),

@@ -9,13 +9,15 @@ from typing import Any
 
 from placement_proofs.program import Program
 from placement_proofs.prove import kernel, prove
-from placement_proofs.prove.core import MAX_WORK, Outside, certificate_of, work
-from placement_proofs.prove.smt import has_cvc5
+from placement_proofs.prove.core import Outside, certificate_of
+from placement_proofs.prove.smt import PROVING, has_cvc5
 from placement_proofs.theories.claims import Claim, Theory
+from placement_proofs.theories.identities import certificate, identities
 from placement_proofs.theories.mutants import Mutant, mutant_of
 from placement_proofs.theories.obligations import (
     Script,
     answer,
+    finding,
     programs,
     scripts,
     second_answer,
@@ -82,12 +84,14 @@ def _second(found: tuple[Script, ...], first: list[str]) -> Checked:
     silent = sum(a not in ("sat", "unsat") for a in answers)
     if clash:
         return Checked(f"{clash} differ", True)
-    return Checked(f"agrees on {len(found) - silent} of {len(found)}" if silent else "agrees")
+    proofs = sum(s.logic in PROVING and a == "unsat" for s, a in zip(found, answers, strict=True))
+    told = f"agrees on {len(found) - silent} of {len(found)}" if silent else "agrees"
+    return Checked(f"{told}, {proofs} by proof" if proofs else told)
 
 
 def _kernel(claim: Claim) -> Checked:
     if claim.subject is None:
-        return Checked("no program")
+        return _identities(claim)
     results = [_one(claim, p) for p in programs(claim.subject)]
     wrong = [r for r in results if r.against]
     if wrong:
@@ -97,25 +101,46 @@ def _kernel(claim: Claim) -> Checked:
         return results[0]
     if any(r.text == "rejected" for r in done):
         return Checked("rejected")
-    return Checked(f"checked {len(done)} of {len(results)}" if done else _reasons(results))
+    left = _reasons(r for r in results if r not in done)
+    if not done:
+        return Checked(left)
+    told = f"checked {len(done)} of {len(results)}"
+    return Checked(f"{told} ({left})" if left else told)
+
+
+def _identities(claim: Claim) -> Checked:
+    """The kernel on a theorem: those of its queries that are identities of polynomials."""
+    queries = finding(claim).queries
+    try:
+        cert = certificate(claim.name, queries)
+        if cert is None:
+            logics = ", ".join(sorted({query.logic for query in queries}))
+            return Checked(f"outside: no identity in {logics}")
+        kernel.check(cert)
+    except kernel.Rejected:
+        return Checked("rejected", claim.verdict is Verdict.PROVED)
+    done = sum(bool(list(identities(query))) for query in queries)
+    return Checked(f"checked {done} of {len(queries)}")
 
 
 def _reasons(results: Iterable[Checked]) -> str:
     return "; ".join(dict.fromkeys(r.text for r in results))
 
 
+CHECKED = ("gradient_integrity", "norm_integrity", "contract")
+"""The conditions whose obligations a certificate has, all of them."""
+
+
 def _one(claim: Claim, program: Program) -> Checked:
-    """The kernel against the prover's own verdict on gradients."""
+    """The kernel against the prover's own verdict on gradients, norms and contracts."""
     try:
-        cert = certificate_of(program, claim.name)
-        if work(cert) > MAX_WORK:
-            return Checked("too large")
-        kernel.check(cert)
+        kernel.check(certificate_of(program, claim.name))
         said = Verdict.PROVED
-    except Outside as reason:
+    except (Outside, kernel.Undecided) as reason:
         return Checked(f"outside: {reason}")
     except kernel.Rejected:
         said = Verdict.REFUTED
     result = prove(program, certify=False, everywhere=False)
-    clash = result["gradient_integrity"].verdict is not said
+    refuted = any(result[name].verdict is Verdict.REFUTED for name in CHECKED)
+    clash = refuted != (said is Verdict.REFUTED)
     return Checked("checked" if said is Verdict.PROVED else "rejected", clash)

@@ -12,12 +12,12 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
 from placement_proofs.program import Program
 from placement_proofs.project import project
+from placement_proofs.prove import uninterpreted
 from placement_proofs.prove.certificate import blocks
 from placement_proofs.prove.core import Outside
 from placement_proofs.prove.engine import execute
 from placement_proofs.prove.sizes import TooManyCases
 from placement_proofs.prove.smt import Answer, decide, decide_again
-from placement_proofs.prove.uninterpreted import script
 from placement_proofs.theorems import Finding
 from placement_proofs.theories.claims import Claim
 
@@ -70,10 +70,12 @@ def _program_scripts(program: Program, name: str) -> Iterator[Script]:
     classes = dict.fromkeys(frozenset(run.size.ones & set(program.axes)) for run in runs.runs)
     for number, ones in enumerate(classes, 1):
         try:
-            text = script(program, ones)
+            texts = tuple(uninterpreted.scripts(program, ones))
         except Outside:
             continue
-        yield Script(f"{name}: states, size class {number}", STATES, text)
+        for way, text in enumerate(texts, 1):
+            which = f", positions {way}" if len(texts) > 1 else ""
+            yield Script(f"{name}: states, size class {number}{which}", STATES, text)
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement_proofs.checking import check
+from placement_proofs.prove.counterexample import Counterexample, describe
 from placement_proofs.prove.sizes import cut_offs
 from placement_proofs.report import Report
 from placement_proofs.theories.claims import Claim, Theory
@@ -46,6 +47,7 @@ class Outcome:
             self.verdict is claim.verdict
             and claim.factor in ("", found.get("factor"))
             and all(mesh.get(axis) == size for axis, size in claim.mesh)
+            and (not claim.also or self.second is not None)
             and (self.evidence is None or self.evidence.complete)
         )
 
@@ -54,6 +56,16 @@ class Outcome:
         """The counterexample as plain data; empty where there is none."""
         failure = self.report.failure if self.report else None
         return failure.counterexample if failure else {}
+
+    @property
+    def second(self) -> Counterexample | None:
+        """What a replay finds on the other mesh that the claim names, loops run once."""
+        program = self.claim.subject.program if self.claim.subject else None
+        if program is None or not self.claim.also:
+            return None
+        sizes = {**dict.fromkeys((*program.axes, *program.loops), 1), **dict(self.claim.also)}
+        condition = self.claim.condition or str(self.counterexample.get("condition", ""))
+        return describe(program, condition, sizes, {})
 
     @property
     def covers(self) -> str:
@@ -83,6 +95,7 @@ class Outcome:
             "as_expected": self.as_expected,
             "covers": self.covers,
             "counterexample": dict(self.counterexample) or None,
+            "also": self.second.to_json() if self.second else None,
             "cut_off": cut_off(claim),
             "evidence": self.evidence.to_json() if self.evidence else None,
         }

@@ -55,7 +55,7 @@
 (assert (not (and true (= step_E_1 step_E_1) (= (update_E step_E_1 (target_E_0 step_E_1)) (update_E step_E_1 (target_E_0 step_E_1))))))
 (check-sat)
 (pop 1)
-; a tied embedding, scattered then summed, each stage cuts it its own way: program 1: states, size class 1
+; a tied embedding, scattered then summed, each stage cuts it its own way: program 1: states, size class 1, positions 1
 (push 1)
 (set-info :status sat)
 (declare-sort Value 0)
@@ -67,6 +67,17 @@
 (declare-fun target_E_1 (Value) Value)
 (declare-fun update_E (Value Value) Value)
 (assert (not (and true (= other_a_2 step_E_1) (= other_b_3 step_E_1))))
+(check-sat)
+(pop 1)
+; a tied embedding, scattered then summed, each stage cuts it its own way: program 1: states, size class 1, positions 2
+(push 1)
+(set-info :status unsat)
+(declare-sort Value 0)
+(declare-const state_E_0 Value)
+(declare-const step_E_1 Value)
+(declare-fun target_E_0 (Value) Value)
+(declare-fun update_E (Value Value) Value)
+(assert (not (and true (= step_E_1 step_E_1) (= (update_E step_E_1 (target_E_0 step_E_1)) (update_E step_E_1 (target_E_0 step_E_1))))))
 (check-sat)
 (pop 1)
 ; the derived plan: program 1: states, size class 1

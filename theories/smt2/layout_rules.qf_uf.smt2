@@ -1,0 +1,16 @@
+; layout rules of operations
+(set-logic QF_UF)
+; every accepted layout is right, forward and backward: alike: equal arguments give equal values
+(push 1)
+(set-info :status unsat)
+(declare-sort V 0)
+(declare-const a V)
+(declare-const b V)
+(declare-const x V)
+(declare-const y V)
+(declare-fun f (V V) V)
+(assert (= a x))
+(assert (= b y))
+(assert (not (= (f a b) (f x y))))
+(check-sat)
+(pop 1)

@@ -1,0 +1,18 @@
+; layout rules of operations
+(set-logic QF_UFNRA)
+; every accepted layout is right, forward and backward: shifted exponentials: the logarithm
+(push 1)
+(set-info :status unsat)
+(declare-fun log (Real) Real)
+(declare-const w Real)
+(declare-const E Real)
+(declare-const S Real)
+(declare-const T Real)
+(declare-const m Real)
+(declare-const product Real)
+(assert (= product (* S E)))
+(assert (= product T))
+(assert (= (log product) (+ (log S) m)))
+(assert (not (= (log T) (+ (log S) m))))
+(check-sat)
+(pop 1)
