@@ -3,8 +3,12 @@
 import csv
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+
+from placement_proofs.cli import layouts as module
 
 FEW = ("--chunks", "1", "--zero", "1", "--recompute", "none,full", "--context", "1")
 ASKED = ("--model", "llama-13b", "--gpus", "32", "--seq", "2048", "--global-batch", "512")
@@ -194,6 +198,26 @@ def test_a_sweep_of_two_sizes(layouts, tmp_path):
     assert {row["gpus"] for row in rows} == {"8", "16"}
     again = layouts(*some)
     assert again.code == 2 and "a finished sweep is not overwritten" in again.err
+
+
+class Dying(ThreadPoolExecutor):
+    """Finishes three chunks; then a process of it dies."""
+
+    def submit(self, *arguments, **named):
+        self.count = getattr(self, "count", 0) + 1
+        if self.count > 3:
+            raise BrokenProcessPool("a process died")
+        return super().submit(*arguments, **named)
+
+
+def test_after_a_process_died_the_same_command_goes_on(layouts, tmp_path, monkeypatch):
+    path = tmp_path / "out.csv"
+    some = ("sweep", *ASKED, "-o", str(path))
+    monkeypatch.setattr(module, "pool", lambda count: Dying(1))
+    found = layouts(*some, "--jobs", "2")
+    assert found.code == 2 and "repeat the command" in found.err and not path.exists()
+    found = layouts(*some)
+    assert found.code == 0 and "found from before" in found.out and path.exists()
 
 
 def test_a_scheduler_needs_its_package(layouts, tmp_path, monkeypatch):

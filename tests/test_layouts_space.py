@@ -8,12 +8,15 @@ import pytest
 from placement_proofs.checking import check
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
-from placement_proofs.layouts import proofs
+from placement_proofs.layouts import prepared, proofs
+from placement_proofs.layouts.constants import Constants
 from placement_proofs.layouts.devices import load_machine, machines
-from placement_proofs.layouts.proofs import offered, proof_of
+from placement_proofs.layouts.planned import planned
+from placement_proofs.layouts.proofs import proof_of
 from placement_proofs.layouts.setting import Job, Kind, Layout
 from placement_proofs.layouts.space import RULES, Choices, concrete, divisors, space
 from placement_proofs.models import Shape, transformer
+from placement_proofs.render.layouts import plan_text
 from placement_proofs.verdict import Verdict
 
 DENSE = Shape(12, 96, 12, 4, 256, 64, 48, fused_attention=True)
@@ -49,11 +52,11 @@ def drawn(found, count, seed):
 def test_every_class_of_layouts_is_proved_and_so_are_its_layouts(shape, choices):
     what = job(shape)
     found = space(what, choices)
-    ready = offered(found)
-    assert not ready.withheld and len(ready.space) == len(found) > 500
-    for layout in drawn(found, 25, seed=len(found)):
-        proof = proof_of(layout.kind, what)
+    assert len(found) > 500
+    for block in found.blocks:
+        proof = proof_of(block.kind, what)
         assert proof.verdict is Verdict.PROVED and proof.covers.startswith("all sizes of")
+    for layout in drawn(found, 25, seed=len(found)):
         assert checked(layout, what) is Verdict.PROVED, layout
 
 
@@ -156,15 +159,18 @@ def test_interleaving_and_kernels_have_rules_of_their_own():
 
 def test_a_class_that_is_not_proved_is_not_offered(monkeypatch):
     unknown = proofs.ClassProof("zero3(dp='d')", Verdict.UNKNOWN, reason="as a test wants")
-    real = proofs.proof_of
+    real = proof_of
     monkeypatch.setattr(
-        proofs, "proof_of", lambda kind, job: unknown if kind.zero == 3 else real(kind, job)
+        prepared, "proof_of", lambda kind, job: unknown if kind.zero == 3 else real(kind, job)
     )
-    found = space(job(), Choices(recompute=("none",), context=(1,), chunks=(1,)))
-    ready = offered(found)
-    assert ready.withheld and len(ready.space) < len(found)
-    assert all(block.kind.zero != 3 for block in ready.space.blocks)
-    assert {proof.reason for _, proof in ready.withheld} == {"as a test wants"}
+    monkeypatch.setattr(prepared, "_made", prepared._made.__wrapped__)
+    few = Choices(recompute=("none",), context=(1,), chunks=(1,), zero=(1, 3))
+    found, plan = space(job(), few), planned(job(), Constants(), few)
+    assert 0 < len(plan.table) < len(found)
+    assert all(offer.layout.zero != 3 for offer in plan.front)
+    assert sum(count for count, _ in plan.table.withheld) == len(found) - len(plan.table)
+    assert {proof.reason for _, proof in plan.table.withheld} == {"as a test wants"}
+    assert "unknown: zero3(dp='d'): as a test wants" in plan_text(plan, top=1)
 
 
 def test_layouts_that_differ_in_kernels_share_a_proof():

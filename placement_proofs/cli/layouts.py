@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -294,17 +294,25 @@ def sweep(output: str, scheduler: str | None, as_json: bool, **options: Any) -> 
 
     jobs = asked_jobs(options)
     _check_folder("-o", output)
-    with _executor(scheduler, options) as executor:
-        done = run(
-            jobs,
-            Path(output),
-            asked_constants(options),
-            choices=asked_choices(options),
-            executor=executor,
-            window=64,
-            folder=folder_of(options),
-            watch=lambda parts, count: progress(parts, count, "sweeping"),
-        )
+    try:
+        with _executor(scheduler, options) as executor:
+            done = run(
+                jobs,
+                Path(output),
+                asked_constants(options),
+                choices=asked_choices(options),
+                executor=executor,
+                window=64,
+                folder=folder_of(options),
+                watch=lambda parts, count: progress(parts, count, "sweeping"),
+            )
+    except BrokenExecutor:
+        raise IllFormed(
+            f"-o {output}",
+            "a process that died in the middle",
+            "the chunks that were finished are kept beside the output",
+            "repeat the command, which goes on with the rest, or with fewer --jobs",
+        ) from None
     if as_json:
         say_json({"schema": "placement-proofs/sweep/1", "output": output, **vars(done)})
     else:

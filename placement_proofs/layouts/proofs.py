@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,7 +9,6 @@ from placement_proofs.checking import check
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
 from placement_proofs.layouts.setting import Job, Kind
-from placement_proofs.layouts.space import Space
 from placement_proofs.models import Shape, transformer
 from placement_proofs.verdict import Verdict
 
@@ -56,33 +54,3 @@ def _proof(kind: Kind, shape: Shape, name: str, vocabulary: bool) -> ClassProof:
     covers = next((c.covers for c in conditions if c.covers), "")
     reason = "; ".join(dict.fromkeys(reasons))
     return ClassProof(text, report.verdict, covers, reason or report.verdict.value)
-
-
-@dataclass(frozen=True)
-class Offered:
-    """The part of a space whose classes are proved, and the classes that are not offered."""
-
-    space: Space
-    proofs: dict[Kind, ClassProof]
-    withheld: tuple[tuple[int, ClassProof], ...] = ()
-
-    @property
-    def classes(self) -> int:
-        """The number of distinct compositions that are proved."""
-        return len({p.composition for p in self.proofs.values()})
-
-
-def offered(found: Space, only: Sequence[Kind] | None = None) -> Offered:
-    """The layouts of a space whose class is proved; the others are listed with their reasons."""
-    proofs: dict[Kind, ClassProof] = {}
-    blocks, withheld = [], []
-    for block in found.blocks:
-        if only is not None and block.kind not in only:
-            continue
-        proof = proof_of(block.kind, found.job)
-        if proof.verdict is Verdict.PROVED:
-            proofs[block.kind] = proof
-            blocks.append(block)
-        else:
-            withheld.append((len(block), proof))
-    return Offered(replace(found, blocks=tuple(blocks)), proofs, tuple(withheld))

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -250,11 +250,26 @@ def _computed(
     waiting = iter(missing)
     running: dict[Future[Columns], int] = {}
     while True:
-        while len(running) < window and (task := next(waiting, None)):
-            running[executor.submit(work, task)] = task.number
+        try:
+            while len(running) < window and (task := next(waiting, None)):
+                running[executor.submit(work, task)] = task.number
+        except BrokenExecutor:
+            yield from _finished(running, wait(running).done)
+            raise
         if not running:
             return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
+        done = wait(running, return_when=FIRST_COMPLETED).done
+        yield from _finished(running, done)
+        for future in done & running.keys():
+            future.result()
+
+
+def _finished(
+    running: dict[Future[Columns], int], done: Iterable[Future[Columns]]
+) -> Iterator[tuple[int, Columns]]:
+    """The results of those that did not fail, first of all: they are kept."""
+    for future in done:
+        if future.exception() is None:
             yield running.pop(future), future.result()
 
 

@@ -112,7 +112,8 @@ def table(
 def gathered(space: Space, every: Sequence[Rows]) -> Table:
     """The table of a space from the results of its blocks."""
     proved = tuple(r for r in every if r.proof.verdict is Verdict.PROVED)
-    withheld = tuple((len(r.block), r.proof) for r in every if r not in proved)
+    others = (r for r in every if r.proof.verdict is not Verdict.PROVED)
+    withheld = tuple((len(r.block), r.proof) for r in others)
     peaks, steps = ([getattr(r, name) for r in proved] for name in ("peak", "step"))
     empty = np.empty(0)
     return Table(
