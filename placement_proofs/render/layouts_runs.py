@@ -12,6 +12,7 @@ from placement_proofs.layouts.evidence import Advice, Compared, Evidence
 from placement_proofs.layouts.planned import Offer
 from placement_proofs.layouts.rules import RULES
 from placement_proofs.layouts.setting import Job
+from placement_proofs.layouts.summary import Pairs, Way
 from placement_proofs.render.layouts import seconds
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.table import bullets, columns, paragraph, section, sections
@@ -175,6 +176,43 @@ def _published(mfu: Published | None) -> str:
         f"the mfu column is that of step_time_s to {mfu.median:.1e} in the median of {mfu.runs} "
         f"runs, at most {mfu.most:.1e}; in {mfu.exact} of them to the last digit"
     )
+
+
+def ways_text(ways: Iterable[Way]) -> str:
+    """How well outcomes, step times and choices are predicted, one way a line."""
+    head = ("", "outcomes right", "step time off by", "launches", "slower than best by")
+    rows = [
+        (w.name, _said(w.outcomes), _said(w.error), _mean(w.launches), _said(w.regret))
+        for w in ways
+    ]
+    return columns([head, *rows], right=range(1, 5))
+
+
+def _said(value: float | None) -> str:
+    return "" if value is None else share(value)
+
+
+def _mean(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def pairs_text(found: Iterable[Pairs]) -> str:
+    """Recommendations as inequalities, and the measured pairs of each."""
+    gains = {rule.name: f"{rule.gain} > 0" for rule in RULES}
+    head = ("recommendation", "holds where", "pairs", "faster so", "by", "foretold", "best")
+    rows = [
+        (
+            p.rule,
+            gains[p.rule],
+            str(p.pairs),
+            str(p.hits),
+            _said(p.median),
+            str(p.foretold),
+            f"{p.best} of {p.sweeps}",
+        )
+        for p in found
+    ]
+    return columns([head, *rows], right=range(2, 7))
 
 
 def calibration_text(found: Calibration, output: str | None, paint: Paint = PLAIN) -> str:
