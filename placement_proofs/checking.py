@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from placement_proofs.cost.convention import Convention
     from placement_proofs.topologies import Described
 
+STAND_INS = ("dense", "moe")
+"""Models that are costed where a file names none."""
+
 
 def known_sizes(composition: Composition) -> dict[str, int]:
     """The sizes that are integers, micro-batches included."""
@@ -309,7 +312,10 @@ def _assumptions(subject: Subject, conditions: Mapping[str, ConditionResult]) ->
     if subject.imported is not None:
         given = ", ".join(f"{k} {v}" for k, v in subject.imported.shape.items())
         name = subject.composed()[1].name
-        texts.append(f"costs are of model {name}" + (f" with the file's {given}" if given else ""))
+        stand_in = ", a stand-in: --model names yours" if name in STAND_INS else ""
+        texts.append(
+            f"costs are of model {name}" + (f" with the file's {given}" if given else stand_in)
+        )
         texts += subject.imported.assumptions
     texts += [a for c in conditions.values() for a in c.assumptions]
     return tuple(dict.fromkeys(texts))

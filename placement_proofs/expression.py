@@ -33,6 +33,27 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
 
 MAX_TEXT = 10_000
 
+_SIGNS: Mapping[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Div: "/",
+    ast.MatMult: "@",
+    ast.Pow: "**",
+    ast.BitOr: "|",
+}
+_OTHER_NAMES: Mapping[str, str] = {
+    "dp": "data(dp=8)",
+    "ddp": "data(dp=8)",
+    "zero": "zero3(dp=8)",
+    "tp": "tensor(tp=8)",
+    "sp": "tensor(tp=8, sequence=True) or ulysses(sp=8)",
+    "pp": "pipeline(pp=4, microbatches=8)",
+    "cp": "context(cp=2)",
+    "ep": "expert(ep=8)",
+    "ga": "accumulate(micro=4)",
+}
+"""Names that people use for strategies, and what they write here."""
+
 
 def parse(text: str, *, place: str = "expression") -> Composition:
     """Read an expression such as ``zero3(dp=8) * tensor(tp=4, sequence=True)``.
@@ -68,7 +89,7 @@ def _factors(node: ast.expr, place: str) -> list[ast.expr]:
             if not isinstance(current.op, ast.Mult):
                 raise IllFormed(
                     place,
-                    type(current.op).__name__,
+                    repr(_SIGNS.get(type(current.op), "another operator")),
                     "strategies are joined by * only",
                     "write zero3(dp=8) * tensor(tp=4)",
                 )
@@ -139,5 +160,7 @@ def _signature(name: str) -> str:
 def _nearest(name: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, STRATEGIES, n=1, cutoff=0.4)
-    return f"did you mean {close[0]}?" if close else "see placement-proofs check --help"
+    if name.lower() in _OTHER_NAMES:
+        return f"write {_OTHER_NAMES[name.lower()]}"
+    close = difflib.get_close_matches(name.lower(), STRATEGIES, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else "name one of them, or a file that exists"

@@ -13,6 +13,7 @@ from placement_proofs.composition import Composition, Strategy, compose
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
 from placement_proofs.model import Model
+from placement_proofs.placement import EVERY
 from placement_proofs.profile import PAPER, Profile
 from placement_proofs.profile import profile as profile_named
 from placement_proofs.program import Program
@@ -136,6 +137,7 @@ def _composition(what: str | Path | Strategy | Composition) -> Composition:
 
 
 def _subject(composition: Composition, model: Model, options: Options) -> Subject:
+    _check_groups(composition, model)
     return Subject(
         repr(composition),
         composition,
@@ -144,6 +146,20 @@ def _subject(composition: Composition, model: Model, options: Options) -> Subjec
         options.without,
         loss=options.loss or "mean",
     )
+
+
+def _check_groups(composition: Composition, model: Model) -> None:
+    """A group that is named by hand has parameters: else nothing would be placed, silently."""
+    groups = dict.fromkeys(tensor.group for tensor in model.tensors)
+    for strategy in composition.strategies:
+        named = {place.group for place in strategy.placement.places} - {EVERY}
+        for group in sorted(named - groups.keys() if strategy.name == "place" else ()):
+            raise IllFormed(
+                "place(group=...)",
+                repr(group),
+                f"the parameter groups of model {model.name} are {', '.join(groups)}",
+                "name one of them, or leave group out for all",
+            )
 
 
 def _element_program(path: Path, options: Options) -> Subject:
@@ -301,9 +317,7 @@ def _config(path: Path, options: Options) -> Subject:
     model = given or _model_of(path, imported, composition)
     batch = imported.batch.micro_batch
     return replace(
-        _subject(
-            composition, model if batch is None else replace(model, micro_batch=batch), options
-        ),
+        _subject(composition, replace(model, micro_batch=batch) if batch else model, options),
         deviations=(*imported.deviations, *options.without),
         imported=imported,
     )

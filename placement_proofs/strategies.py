@@ -73,7 +73,13 @@ def data(*, dp: Dim | None = None) -> Strategy:
     return _strategy("data", {"dp": dp}, Placement(flows=(_batch("dp"),)))
 
 
+def _axes(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Axes to shard over; one may be written without a tuple."""
+    return (names,) if isinstance(names, str) else names
+
+
 def _zero(stage: int, dp: Dim | None, shard_over: tuple[str, ...] | None) -> Strategy:
+    shard_over = _axes(shard_over)
     places = _sharded(_ZERO[:stage], shard_over or ("dp",), gathered=True)
     placement = Placement(places, (_batch("dp"),))
     return _strategy(f"zero{stage}", {"dp": dp}, placement, shard_over=shard_over)
@@ -109,6 +115,7 @@ def fsdp(
     pass: 2P of traffic instead of 3P.
     """
     keep = not reshard_after_forward
+    shard_over = _axes(shard_over)
     places = _sharded(_ZERO, shard_over or ("dp",), gathered=True, keep=keep)
     strategy = _strategy(
         "fsdp", {"dp": dp}, Placement(places, (_batch("dp"),)), shard_over=shard_over
@@ -318,8 +325,8 @@ def place(
         raise IllFormed(
             "place(...)",
             f"axes {', '.join(sizes) or 'none'}",
-            "a placement is written for one axis at a time",
-            "multiply one place(...) for each axis",
+            "beside group, parameters, optimizer, gradients and batch: one axis at a time",
+            "correct a name, or multiply one place(...) for each axis",
         )
     (axis,) = sizes
     modes = {

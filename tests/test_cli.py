@@ -338,3 +338,40 @@ def test_a_spinner_only_for_what_takes_long(monkeypatch, capsys):
     with output.waiting("checking"):
         time.sleep(0.2)
     assert "checking ..." in capsys.readouterr().err
+
+
+def test_a_published_fault_is_a_subject_by_its_name(run):
+    name = "titan-ep-2x"
+    assert run("check", name).code == 1
+    drawn = run("picture", name)
+    assert (drawn.code, drawn.out.startswith("<svg")) == (0, True)
+    assert run("check", f"{name}-no").code == 2
+
+
+def test_values_given_are_those_that_formulas_are_read_with(run):
+    shown = run("formula", "zero3(dp=N)", "--model", "abstract", "--set", "b=4", "--of", "memory")
+    assert "b = 4" in shown.out and "b = 1" not in shown.out
+
+
+def test_known_values_are_put_in(run):
+    asked = ("formula", "zero3(dp=N) * tensor(tp=4)", "--model", "llama3-70b", "--known")
+    out = run(*asked, "--of", "memory").out
+    assert "  persistent = 282230652928/N\n" in out and "where" not in out
+
+
+def test_every_command_is_described_whole_in_the_help(run):
+    out = run("--help").out
+    assert "..." not in out.partition("Commands:")[2]
+
+
+def test_the_axis_to_shard_over_needs_no_tuple(run):
+    alone = run("check", "zero2(dp=8, shard_over='dp')", "--model", "tiny")
+    assert (alone.code, "zero2(dp=8, shard_over=('dp',))" in alone.out) == (0, True)
+
+
+def test_a_report_says_the_deviation_and_a_missing_folder(run, tmp_path):
+    change = "drop all-gather parameter dp"
+    asked = ("report", "zero1(dp=2)", "--without", change, "--model", "tiny", "-o")
+    assert f'with the deviation "{change}"' in run(*asked, str(tmp_path / "a.html")).out
+    refused = run(*asked, str(tmp_path / "none" / "a.html"))
+    assert (refused.code, "in a folder that exists" in refused.err) == (2, True)

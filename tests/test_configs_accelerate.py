@@ -304,6 +304,14 @@ def test_the_argument_world_replaces_the_written_one(tmp_path: Path) -> None:
     assert not _load(tmp_path, _fsdp(8), world=8).assumptions
 
 
+def test_processes_are_counted_over_all_machines(tmp_path: Path) -> None:
+    """Whoever writes the processes of one machine reads how few each gets."""
+    for machines, told in ((4, "2 processes on each"), (1, ""), (3, "")):
+        imported = _load(tmp_path, _base("MULTI_GPU", 8, num_machines=machines))
+        (value,) = (v for v in imported.fields if v.name == "machines")
+        assert value.note == told
+
+
 def test_yaml_words_that_are_no_words(tmp_path: Path) -> None:
     text = "distributed_type: NO\ndowncast_bf16: no\nmixed_precision: no\nnum_processes: 1\n"
     assert repr(_load(tmp_path, text).composition) == "single()"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from placement_proofs import check, read_subject
 from placement_proofs.configs import Imported, load
 from placement_proofs.errors import IllFormed
 from placement_proofs.expression import parse
@@ -239,6 +240,7 @@ RULES: list[tuple[str, str, Config, Config]] = [
     ),
     ("auto needs a filler", "unlikely", BASE | {"gradient_clipping": "auto"}, BASE),
     ("batch triple", "rejected", BASE | {"train_batch_size": 17}, BASE | {"train_batch_size": 16}),
+    ("batch triple", "rejected", {"train_batch_size": 2}, {"train_batch_size": 8}),
     ("batch size present", "rejected", {"bf16": {"enabled": True}}, {"train_batch_size": 8}),
 ]
 
@@ -251,6 +253,15 @@ def test_rule(tmp_path: Path, rule: str, kind: str, faulty: Config, sound: Confi
     assert finding.place.startswith("ds.json:")
     assert finding.source and finding.remedy
     assert (rule, kind) not in {(f.rule, f.kind) for f in _load(tmp_path, sound).findings}
+
+
+def test_a_batch_that_gives_some_ranks_nothing(tmp_path: Path) -> None:
+    """No micro-batch of 0 samples is named or costed."""
+    (finding,) = _load(tmp_path, {"train_batch_size": 2}, 8).findings
+    assert finding.message.endswith(
+        "less than the 8 samples of one micro-batch on each of 8 data-parallel ranks"
+    )
+    assert check(read_subject(tmp_path / "ds.json", world=8)).memory["saved_activations"] > 0
 
 
 def test_rules_that_depend_on_the_world(tmp_path: Path) -> None:

@@ -396,6 +396,7 @@ RULES: list[tuple[str, str, str, str]] = [
      "--checkpoint-activations --deepspeed --zero-stage 1"),
     ("arguments of a checkpoint", "unlikely", "--use-checkpoint-args", ""),
     ("unknown flag", "rejected", "--tensor-model-paralel-size 2", _sizes(tp=2)),
+    ("unknown flag", "rejected", "--tensor-model-parallel 2", _sizes(tp=2)),
     ("flag given twice", "ignored", "--seq-length 2048", "--seq-length 1024"),
     ("command cut off", "ignored", "\n--sequence-parallel", "\\\n--recompute-activations"),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from placement_proofs.cost import symbols
 from placement_proofs.cost.claims import read_claim, side_of
 from placement_proofs.cost.closed_form import closed_forms
 from placement_proofs.cost.questions import bytes_of, cross, fits, never_grows, shares
@@ -137,6 +138,20 @@ def test_a_crossing_between_two_sizes():
     found = cross(one.persistent, other.persistent, one.values({}) | other.values({}))
     assert (found.at, found.smaller) == ((Fraction(32, 11),), (1, -1))
     assert found.text("it") == "more than it below N = 32/11, less than it above N = 32/11"
+
+
+def test_numbers_put_into_a_form_leave_the_open_size_and_the_same_bytes():
+    forms = forms_of("zero3(dp=N) * tensor(tp=4)", named("llama3-70b"))
+    for name, form in forms.forms():
+        put = form.put(forms.values({}))
+        assert set(put.symbols) <= {"N"}, name
+        values = forms.values({"N": 24})
+        assert symbols.number(put.exact, {"N": 24}) == symbols.number(form.exact, values)
+
+
+def test_open_sizes_of_an_answer_are_asked_for(run):
+    asked = run("formula", "zero3(dp=N)", "--model", "abstract", "--dominant")
+    assert (asked.code, "give it, such as --set N=8" in asked.err) == (2, True)
 
 
 def claim(text, subject="zero3(dp=N)", model=None):

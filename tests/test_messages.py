@@ -35,18 +35,31 @@ EXPRESSIONS = {
     "tenser(tp=2)": f"expression: found tenser(tp=2); {STRATEGIES}; did you mean tensor?",
     "__import__('os').system('x')": (
         f"expression: found __import__('os').system('x'); {STRATEGIES}; "
-        "see placement-proofs check --help"
+        "name one of them, or a file that exists"
     ),
     "data(dp=__import__('os').system('x'))": (
         f"expression: found __import__('os').system('x'); {ARGUMENT}; write dp=8 or dp=N"
     ),
-    "lambda: 0": (f"expression: found lambda: 0; {STRATEGIES}; see placement-proofs check --help"),
+    "lambda: 0": (
+        f"expression: found lambda: 0; {STRATEGIES}; name one of them, or a file that exists"
+    ),
     "zero3(tp=8)": (
         "expression: found zero3(tp=8); has no keyword argument 'tp'; "
         "see: zero3(dp=..., shard_over=...)"
     ),
-    "data(dp=8) + tensor(tp=2)": f"expression: found Add; {JOINED}",
-    "data(dp=8)**2": f"expression: found Pow; {JOINED}",
+    "nofile": f"expression: found nofile; {STRATEGIES}; name one of them, or a file that exists",
+    "ddp(dp=8)": f"expression: found ddp(dp=8); {STRATEGIES}; write data(dp=8)",
+    "TP(tp=2)": f"expression: found TP(tp=2); {STRATEGIES}; write tensor(tp=8)",
+    "place(dp=8, optimiser='S')": (
+        "place(...): found axes dp, optimiser; beside group, parameters, optimizer, gradients and "
+        "batch: one axis at a time; correct a name, or multiply one place(...) for each axis"
+    ),
+    "place(dp=8, group='experts', optimizer='S', batch='S(0)')": (
+        "place(group=...): found 'experts'; the parameter groups of model dense are embedding, "
+        "norm, column, kv, row, head; name one of them, or leave group out for all"
+    ),
+    "data(dp=8) + tensor(tp=2)": f"expression: found '+'; {JOINED}",
+    "data(dp=8)**2": f"expression: found '**'; {JOINED}",
     "zero3(dp=8) * data(dp=2)": (
         "zero3(dp=8) * data(dp=2): found axis dp of zero3(dp=8) and of data(dp=2); each mesh axis "
         "belongs to one strategy; keep one of zero3 and data"
@@ -180,7 +193,7 @@ FILES = {
     "code.toml": (
         "composition = \"__import__('os').system('x')\"\n",
         "{path}: found __import__('os').system('x'); " + STRATEGIES + "; "
-        "see placement-proofs check --help",
+        "name one of them, or a file that exists",
     ),
     "shape.toml": (
         'composition = "data(dp=2)"\n[model]\nlayers = -3\n',

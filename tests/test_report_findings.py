@@ -53,3 +53,31 @@ def test_json_keeps_findings_and_warnings(checked):
     assert {"kind", "rule", "place", "message", "remedy", "source"} <= set(
         found["source"]["findings"][0]
     )
+
+
+@pytest.fixture
+def first_line(run, tmp_path):
+    """The first line about a DeepSpeed file on eight ranks."""
+
+    def line(**keys):
+        file = tmp_path / "ds.json"
+        file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 2} | keys))
+        return run("check", str(file), "--world", "8").out.splitlines()[0]
+
+    return line
+
+
+def test_the_first_line_says_what_the_framework_rejects_and_ignores(checked, first_line):
+    told = "; the framework rejects 1 setting and ignores 1 setting"
+    assert checked().out.splitlines()[0].endswith(told)
+    assert first_line(train_batch_size=20).endswith("; the framework rejects 1 setting")
+    assert "framework" not in first_line(train_batch_size=16)
+
+
+def test_a_summary_says_so_too(run, tmp_path):
+    for name, size in (("good", 16), ("bad", 20)):
+        batch = {"train_micro_batch_size_per_gpu": 2, "train_batch_size": size}
+        (tmp_path / f"{name}.json").write_text(json.dumps(batch))
+    files = [str(tmp_path / f"{name}.json") for name in ("good", "bad")]
+    lines = run("check", *files, "--world", "8").out.splitlines()
+    assert [("rejects" in line) for line in lines[-3:-1]] == [False, True]

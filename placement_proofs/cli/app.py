@@ -62,4 +62,5 @@ for _command in (
     verify,
     faults,
 ):
+    _command.short_help = " ".join((_command.help or "").partition("\n\n")[0].split())
     app.add_command(_command)

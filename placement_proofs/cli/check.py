@@ -147,6 +147,12 @@ def _verdict(result: Report | IllFormed) -> Verdict:
     return Verdict.ILL_FORMED if isinstance(result, IllFormed) else result.verdict
 
 
+def _found(result: Report | IllFormed) -> str:
+    from placement_proofs.render.findings import rejections
+
+    return "" if isinstance(result, IllFormed) else rejections(result.source)
+
+
 def _write_sarif(path: str, checked: list[tuple[str, Report | IllFormed]]) -> None:
     import json
     from importlib.metadata import version
@@ -190,6 +196,6 @@ def _text(
     for steps, groups in uses.values():
         parts += [needed_text(steps, colours), cores_text(groups, colours)]
     if len(found) > 1:
-        rows = zip(subjects, map(_verdict, found), strict=True)
-        parts.append(summary(list(rows), colours))
+        pairs = zip(subjects, found, strict=True)
+        parts.append(summary([(text, _verdict(r), _found(r)) for text, r in pairs], colours))
     return sections(parts)

@@ -43,6 +43,7 @@ Examples:
   placement-proofs formula "tensor(tp=N)" --format latex
   placement-proofs formula "zero3(dp=N)" --of time
   placement-proofs formula "zero3(dp=64) * tensor(tp=8)" --of time --topology dgx-a100
+  placement-proofs formula "zero3(dp=N) * tensor(tp=4)" --model llama3-70b --known
   placement-proofs formula "zero3(dp=N)" --model llama-7b --fits 24GB
   placement-proofs formula "zero3(dp=N)" --claim "traffic <= 3/2 * data(dp=N) traffic"
 """
@@ -67,6 +68,9 @@ Examples:
     help="How they are written.",
 )
 @click.option("--set", "values", multiple=True, metavar="NAME=SIZE", help="A number for a symbol.")
+@click.option(
+    "--known", is_flag=True, help="Put in every value that is known: open sizes stay symbols."
+)
 @click.option("--terms", is_flag=True, help="Show the steps that each formula is the sum of.")
 @click.option("--uneven", is_flag=True, help="Ceilings instead of quotients: sizes do not divide.")
 @click.option("--fits", metavar="BYTES", help="Smallest open size whose peak fits, such as 80GB.")
@@ -90,6 +94,7 @@ def formula(
     kind: str,
     output: str,
     values: tuple[str, ...],
+    known: bool,
     terms: bool,
     uneven: bool,
     fits: str | None,
@@ -120,6 +125,8 @@ def formula(
         if topology or kind == "time":
             timed, extra = _timed(planned, forms, topology, given, numbers)
             named += timed
+        if known:
+            named = [(name, form.put(forms.values(given))) for name, form in named]
         if as_json or output == "json":
             say_json(render.formula_json(title, forms, named, numbers) | extra)
         elif output == "csv":
@@ -129,7 +136,9 @@ def formula(
         elif output == "python":
             say(render.formula_python(forms, named))
         else:
-            text = render.formula_text(title, forms, named, numbers, terms=terms, paint=paint())
+            text = render.formula_text(
+                title, forms, named, numbers, values=given, terms=terms, paint=paint()
+            )
             say(sections([text, links_text(extra, paint())]))
     return 0
 
@@ -193,10 +202,13 @@ def _timed(
 
 
 def _numbers(forms: ClosedForms, given: Mapping[str, int]) -> Mapping[str, Amount]:
-    """Numbers where every symbol has a value; values that were given must be of use."""
+    """Numbers where every symbol has a value.
+
+    Raises:
+        IllFormed: a value was given for what is no symbol.
+    """
+    forms.values(given)
     try:
         return forms.numbers(given)
     except IllFormed:
-        if given:
-            raise
         return {}

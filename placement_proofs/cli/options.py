@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SUBJECT_HELP = """A SUBJECT is an expression such as "zero3(dp=8) * tensor(tp=4)", a TOML file with
-a composition or an element program, or a framework's configuration file."""
+a composition or an element program, a framework's configuration file, or the name of a published
+fault (its faulty form)."""
 
 
 def plan_options(function: F) -> F:
@@ -91,15 +92,17 @@ def read(
     without: Sequence[str] = (),
     relax: Sequence[str] = (),
 ) -> Subject:
-    """The subject that the options describe.
+    """The subject that the options describe; a published fault by its name is its faulty form.
 
     Raises:
         IllFormed: the text, the file or an option has no meaning.
     """
+    from placement_proofs.faults import all_faults
     from placement_proofs.inputs import read_subject
 
+    faults = {path.stem: path for path in all_faults()} if "-" in text and "(" not in text else {}
     return read_subject(
-        text,
+        faults.get(text, text),
         model=model,
         profile=profile,
         loss=loss,

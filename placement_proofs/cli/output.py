@@ -88,7 +88,10 @@ def write(path: str, text: str) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise IllFormed(
-            f"-o {path[:80]}", reason, "the output file must be writable", "name another file"
+            f"-o {path[:80]}",
+            reason,
+            "the output file must be writable",
+            "name a file in a folder that exists",
         ) from None
 
 

@@ -55,5 +55,6 @@ def report(subject: str, output: str, convention: str | None, as_json: bool, **o
     if as_json:
         say_json(found.to_json())
     elif output != "-":
-        say(f"{output}: {found.verdict.value}, {found.subject}")
+        changes = "".join(f' with the deviation "{text}"' for text in found.deviations)
+        say(f"{output}: {found.verdict.value}, {found.subject}{changes}")
     return found.verdict.exit_code

@@ -155,7 +155,10 @@ def _single(kind: str, launch: Launch) -> Launch:
 def _machines(launch: Launch) -> None:
     """The launcher starts ``num_processes // num_machines`` processes on each machine."""
     size, machines = launch.world.size, launch.machines
-    launch.notes.take("machines", machines, launch.section, "num_machines")
+    each = ""
+    if size and machines > 1 and size % machines == 0:
+        each = f"{size // machines} processes on each"
+    launch.notes.take("machines", machines, launch.section, "num_machines", each)
     if size is None or size % machines == 0:
         return
     launch.notes.find(

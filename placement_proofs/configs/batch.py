@@ -99,6 +99,9 @@ def _check(triple: Triple, batch: Batch, notes: Notes) -> None:
     if micro > 0 and steps > 0 and micro * steps * ranks == total:
         return
     step = (triple.micro or 1) * (triple.accumulation or 1) * ranks
+    if micro == 0 or steps == 0:
+        _too_small(triple, total, step, notes)
+        return
     notes.find(
         "rejected",
         "batch triple",
@@ -106,6 +109,18 @@ def _check(triple: Triple, batch: Batch, notes: Notes) -> None:
         f"{GLOBAL} {total} is not micro batch {micro} * accumulation {steps} * "
         f"{ranks} data-parallel ranks = {micro * steps * ranks}",
         f"write {GLOBAL} {nearest_multiple(total, step)}, or leave one of the three out",
+        _WHERE,
+    )
+
+
+def _too_small(triple: Triple, total: int, least: int, notes: Notes) -> None:
+    notes.find(
+        "rejected",
+        "batch triple",
+        triple.section.place(GLOBAL),
+        f"{GLOBAL} {total} is less than the {least} samples of one micro-batch on each of "
+        f"{triple.ranks} data-parallel ranks",
+        f"write {GLOBAL} {least} or a multiple, or use fewer ranks",
         _WHERE,
     )
 

@@ -320,13 +320,15 @@ def _micro_batches(c: Checked, steps: int, pp: int, key: str) -> None:
 
 
 def _misspelt(c: Checked) -> None:
-    """Flags that are close to one that places something."""
+    """Flags that are close to one that places something; Megatron takes no abbreviations."""
     known = MARKS | SWITCHES | _DEGREES
     for key in c.job.section:
         if key.startswith("@") or key in known:
             continue
         close = difflib.get_close_matches(key, known, n=1, cutoff=0.9)
-        if close and not _variant(key, close[0]):
+        if cut := f"{key}_size" in known:
+            close = [f"{key}_size"]
+        if close and (cut or not _variant(key, close[0])):
             message = f"{key[:60]} is no flag of Megatron; unknown flags are refused"
             c.say("rejected", "unknown flag", key, message, f"did you mean {close[0]}?")
 

@@ -63,9 +63,20 @@ class Form:
     def __repr__(self) -> str:
         return f"{self.name} = {self.exact}"
 
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the symbols of the exact form, sorted."""
+        return tuple(symbols.symbols_of(self.exact))
+
     def _repr_latex_(self) -> str:
         """What a notebook shows."""
         return f"$\\displaystyle {self.latex}$"
+
+    def put(self, values: Mapping[str, int | Fraction]) -> Form:
+        """The form with numbers in place of some symbols; its terms stay as they are."""
+        exact = symbols.neat(symbols.replaced(self.exact, values))
+        open_axes = [axis for axis in self.axes if axis in exact.free_symbols]
+        return replace(self, exact=exact, leading=symbols.asymptotic(exact, open_axes))
 
     def reasons(self) -> tuple[str, ...]:
         """Why the bytes are held or sent, with the phase, each reason once."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.table import paragraph, section, sections
+from placement_proofs.render.units import plural
 
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "wrong mathematics": ("mathematics",),
@@ -23,6 +24,16 @@ def findings_text(source: Mapping[str, Any] | None, paint: Paint = PLAIN) -> str
         section(paint.strong(title), "\n".join(_items(found, kinds)))
         for title, kinds in HEADINGS.items()
     )
+
+
+def rejections(source: Mapping[str, Any] | None) -> str:
+    """How many findings say that the framework does not run the file as it is written."""
+    kinds = [finding["kind"] for finding in source["findings"]] if source else []
+    verbs = {"rejected": "rejects", "ignored": "ignores"}
+    told = [
+        f"{verb} {plural(kinds.count(k), 'setting')}" for k, verb in verbs.items() if k in kinds
+    ]
+    return f"the framework {' and '.join(told)}" if told else ""
 
 
 def _items(found: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> Iterator[str]:

@@ -12,6 +12,8 @@ from placement_proofs.render.table import columns, paragraph, section, sections
 from placement_proofs.render.units import amount, seconds_text
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from placement_proofs.cost.closed_form import ClosedForms, Form
     from placement_proofs.cost.terms import Term
     from placement_proofs.cost.units import Amount, Seconds
@@ -86,16 +88,27 @@ def formula_text(
     named: Sequence[Named],
     numbers: Numbers,
     *,
+    values: Mapping[str, int] | None = None,
     terms: bool = False,
     paint: Paint = PLAIN,
 ) -> str:
-    """Each form with its leading term, and its number where all symbols have values."""
+    """Each form with its leading term, and its number where all symbols have values.
+
+    ``values`` are those given beside what is known.
+    """
     parts = [f"{title}\n{paint.faint(paragraph(str(forms.convention), indent=0))}"]
     for kind, heading in TITLES.items():
         of_kind = [(name, form) for name, form in named if name.startswith(kind)]
         lines = [line for name, form in of_kind for line in _form(name, form, numbers, terms)]
         parts.append(section(paint.strong(heading), "\n".join(lines)))
-    return sections(parts)
+    return sections([*parts, _where(forms.values(values or {}), named)])
+
+
+def _where(values: Mapping[str, int | Fraction], named: Sequence[Named]) -> str:
+    """The values of the symbols that are shown, as far as they are known."""
+    used = {name for _, form in named for name in form.symbols}
+    told = [f"{name} = {float(values[name]):,.12g}" for name in sorted(used & values.keys())]
+    return paragraph(f"where {', '.join(told)}", indent=0, hanging=2) if told else ""
 
 
 def _form(name: str, form: Form, numbers: Numbers, terms: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement_proofs.render.bill import communication_text, memory_text
-from placement_proofs.render.findings import findings_text, other_warnings
+from placement_proofs.render.findings import findings_text, other_warnings, rejections
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.source import source_text
 from placement_proofs.render.table import bullets, columns, paragraph, section, sections
@@ -47,11 +47,12 @@ def verdict_text(report: Report, paint: Paint = PLAIN) -> str:
 
 
 def headline(report: Report, paint: Paint = PLAIN) -> str:
-    """Verdict, subject and model in one line."""
+    """Verdict, subject and model in one line, and whether the framework would reject the file."""
     word = paint.verdict(report.verdict, report.verdict.value.upper())
     model = f" on model {report.model}" if report.model else ""
     changes = "".join(f' with the deviation "{d}"' for d in report.deviations)
-    return f"{word}  {report.subject}{changes}{model}{_why(report)}"
+    found = rejections(report.source)
+    return f"{word}  {report.subject}{changes}{model}{_why(report)}{found and f'; {found}'}"
 
 
 def _why(report: Report) -> str:

@@ -12,11 +12,11 @@ from placement_proofs.verdict import Verdict, combine
 LONGEST = 72
 
 
-def summary(rows: Sequence[tuple[str, Verdict]], paint: Paint = PLAIN) -> str:
-    """Verdict and subject of each check, the exit code that follows, and the counts."""
-    verdicts = [verdict for _, verdict in rows]
+def summary(rows: Sequence[tuple[str, Verdict, str]], paint: Paint = PLAIN) -> str:
+    """Verdict, subject and findings of each check, the exit code that follows, and the counts."""
+    verdicts = [verdict for _, verdict, _ in rows]
     title = paint.strong(f"summary, exit code {combine(verdicts).exit_code}")
-    table = columns((paint.verdict(verdict), _cut(subject)) for subject, verdict in rows)
+    table = columns((paint.verdict(verdict), _cut(text), more) for text, verdict, more in rows)
     return f"{title}\n{table}\n{summary_text(verdicts, paint)}"
 
 
