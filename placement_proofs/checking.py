@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from placement_proofs.cost.convention import Convention
     from placement_proofs.topologies import Described
 
-STAND_INS = ("dense", "moe")
-"""Models that are costed where a file names none."""
-
 
 def known_sizes(composition: Composition) -> dict[str, int]:
     """The sizes that are integers, micro-batches included."""
@@ -312,7 +309,7 @@ def _assumptions(subject: Subject, conditions: Mapping[str, ConditionResult]) ->
     if subject.imported is not None:
         given = ", ".join(f"{k} {v}" for k, v in subject.imported.shape.items())
         name = subject.composed()[1].name
-        stand_in = ", a stand-in: --model names yours" if name in STAND_INS else ""
+        stand_in = ", a stand-in: --model names yours" if name in ("dense", "moe") else ""
         texts.append(
             f"costs are of model {name}" + (f" with the file's {given}" if given else stand_in)
         )
