@@ -19,6 +19,10 @@ def json_of(run, *arguments):
     return json.loads(ran.out), ran
 
 
+WRITES = ("-o", "--figures")
+"""Options whose value is a file or a folder to write."""
+
+
 def examples():
     from placement_proofs.cli.app import app
 
@@ -29,13 +33,11 @@ def examples():
 
 @pytest.mark.parametrize("arguments", list(examples()))
 def test_examples_in_help_run(run, arguments, tmp_path):
-    before = ["", *arguments]
-    ran = run(
-        *(str(tmp_path / a) if b == "-o" else a for b, a in zip(before, arguments, strict=False))
-    )
+    pairs = zip(["", *arguments], arguments, strict=False)
+    ran = run(*(str(tmp_path / a) if option in WRITES else a for option, a in pairs))
     assert ran.code in (0, 1) and ran.out
     assert not ran.err or arguments[0] == "convert", "convert says what it chose"
-    assert (ran.code == 1) == ("--without" in arguments)
+    assert (ran.code == 1) == bool({"--without", "--why-not"} & set(arguments))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -47,7 +47,7 @@ FAULTS = [
         "drop all-reduce gradient pp:tied",
         "gradient_integrity",
         {"dp": 1, "pp": 2},
-        "own pp",
+        "on other pp",
         "embedding",
     ),
     (
@@ -103,7 +103,7 @@ FAULTS = [
         "drop point-to-point activation",
         "contract",
         {"pp": 2},
-        "own pp",
+        "on other pp",
         "embedding.out",
     ),
 ]

@@ -54,7 +54,7 @@ Examples:
   placement-proofs layouts --model llama3-70b --gpus 256 --global-batch 1024 --device h100 --top 3
   placement-proofs layouts --model llama-13b --gpus 64 --global-batch 2048 --tensor 1,2 --zero 1
   placement-proofs layouts --model llama-13b --gpus 64 --global-batch 2048 --why-not tensor=3
-  placement-proofs layouts --model my/config.json --gpus 8 --global-batch 64 --device my.toml
+  placement-proofs layouts --model llama-7b --gpus 8 --global-batch 64 --device examples/device.toml
   placement-proofs layouts --model llama-13b --gpus 64 --global-batch 2048 --figures figures
   placement-proofs layouts devices
   placement-proofs layouts sweep --model llama-13b --gpus 64,128 --global-batch 2048 -o out.csv
