@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from placement_proofs.expression import parse
     from placement_proofs.inputs import Subject, read_subject
     from placement_proofs.model import Model
-    from placement_proofs.program_text import parse_program
+    from placement_proofs.program.text import parse_program
     from placement_proofs.report import Report
     from placement_proofs.small import simulate_small
     from placement_proofs.strategies import (
@@ -90,7 +90,7 @@ _HOMES = {
     "formulas": "checking",
     "load_model": "zoo",
     "parse": "expression",
-    "parse_program": "program_text",
+    "parse_program": "program.text",
     "read_subject": "inputs",
     "simulate_small": "small",
 }

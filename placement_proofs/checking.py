@@ -26,8 +26,8 @@ from placement_proofs.model import Model
 from placement_proofs.plan import Phase, Plan
 from placement_proofs.profile import Profile
 from placement_proofs.program import Program
-from placement_proofs.program_backward import followed
-from placement_proofs.program_text import format_program
+from placement_proofs.program.backward import followed
+from placement_proofs.program.text import format_program
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import (
     Counterexample,

@@ -17,8 +17,8 @@ from placement_proofs.checking import check, formulas, plan_of
 from placement_proofs.composition import Composition, Strategy
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject, read_subject
-from placement_proofs.program_expr import Bin, Name, Num, Tree, names_of, parse_expr
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.expr import Bin, Name, Num, Tree, names_of, parse_expr
+from placement_proofs.program.text import parse_program
 from placement_proofs.report import Report
 from placement_proofs.verdict import Verdict
 

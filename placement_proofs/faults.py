@@ -18,7 +18,7 @@ from placement_proofs.checking import check
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import read_subject
 from placement_proofs.program import Program
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.prove import ProgramResult, explain, find_repairs, prove
 from placement_proofs.verdict import Verdict
 

@@ -163,7 +163,7 @@ def _check_groups(composition: Composition, model: Model) -> None:
 
 
 def _element_program(path: Path, options: Options) -> Subject:
-    from placement_proofs.program_text import load_file
+    from placement_proofs.program.text import load_file
 
     file = load_file(path)
     subject = _program(str(path), file.program, options)
@@ -172,7 +172,7 @@ def _element_program(path: Path, options: Options) -> Subject:
 
 def _faulty_form(path: Path, table: Mapping[str, Any], options: Options) -> Subject:
     """The faulty form of a published fault; ``placement-proofs faults`` runs both."""
-    from placement_proofs.program_text import parse_program
+    from placement_proofs.program.text import parse_program
 
     program = parse_program(str(table["faulty"]), place=f"{path}, faulty")
     return _program(f"{path} (faulty form)", program, options)
@@ -180,7 +180,7 @@ def _faulty_form(path: Path, table: Mapping[str, Any], options: Options) -> Subj
 
 def _program(text: str, program: Program, options: Options) -> Subject:
     """An element program with the claims that were chosen for it; it says all else itself."""
-    from placement_proofs.program_relax import relaxed
+    from placement_proofs.program.relax import relaxed
 
     given = {k: v for k, v in vars(options).items() if k not in ("format", "relax")}
     _refuse(given, "an element program says itself what the ranks do")

@@ -19,7 +19,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
 from placement_proofs.plan import Plan
 from placement_proofs.program import Expect, Loop, Program, Step, Tick, Use
-from placement_proofs.program_print import step_text
+from placement_proofs.program.print import step_text
 from placement_proofs.project import Projected, project
 from placement_proofs.project.runnable import cannot_run
 from placement_proofs.prove import Counterexample, ProgramResult, prove

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
-from placement_proofs.program_orders import orders
+from placement_proofs.program.orders import orders
 from placement_proofs.prove import ProgramResult, prove
 from placement_proofs.replay import Replay, replay, work
 from placement_proofs.verdict import Verdict

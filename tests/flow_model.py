@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from placement_proofs.program import Program, Reduce, Source
-from placement_proofs.program_flow import Flow
-from placement_proofs.program_forward import OWN, PARTIAL, values
+from placement_proofs.program.flow import Flow
+from placement_proofs.program.forward import OWN, PARTIAL, values
 
 Slot = tuple[int, ...]
 Tensor = dict[Slot, Fraction]

@@ -31,7 +31,7 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_expr import parse_expr
+from placement_proofs.program.expr import parse_expr
 from placement_proofs.prove.engine import execute
 from placement_proofs.prove.text import poly_text
 

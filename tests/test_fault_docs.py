@@ -14,7 +14,7 @@ from conftest import ROOT
 
 from placement_proofs.cli import main
 from placement_proofs.faults import all_faults, read_fault, run_fault
-from placement_proofs.program_parse import _DECLARATIONS, _STEPS
+from placement_proofs.program.parse import _DECLARATIONS, _STEPS
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()
 FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

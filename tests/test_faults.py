@@ -25,7 +25,7 @@ from placement_proofs.faults import (
     run_composed,
     run_fault,
 )
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove import explain
 from placement_proofs.verdict import Verdict
 

@@ -46,14 +46,7 @@ FILES = sorted(p for p in PACKAGE.rglob("*.py") if p.parent.name != "_theories")
 
 def part(path):
     """The module or package directly below ``placement_proofs``."""
-    first = Path(path).relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return family(first)
-
-
-def family(name):
-    """Modules such as ``program_text`` and ``replay_world`` stand on the floor of their family."""
-    head = name.partition("_")[0]
-    return head if head in ("program", "replay") else name
+    return Path(path).relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def floor(name):
@@ -87,7 +80,7 @@ def our_imports(path):
     for name in imports(path):
         words = name.split(".")
         if words[0] == "placement_proofs" and len(words) > 1:
-            yield family(words[1])
+            yield words[1]
 
 
 def shown(path):

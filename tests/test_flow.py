@@ -14,10 +14,10 @@ from placement_proofs.cli import main
 from placement_proofs.errors import IllFormed
 from placement_proofs.layout import Kind, On, conversion
 from placement_proofs.program import Program, Source
-from placement_proofs.program_backward import amiss, derived
-from placement_proofs.program_flow import BACKWARDS, FORWARDS
-from placement_proofs.program_forward import OWN, RESULTS
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.backward import amiss, derived
+from placement_proofs.program.flow import BACKWARDS, FORWARDS
+from placement_proofs.program.forward import OWN, RESULTS
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove import explain, find_repairs, prove
 from placement_proofs.prove.core import certificate_of
 from placement_proofs.verdict import Verdict

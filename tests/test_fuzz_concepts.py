@@ -15,7 +15,7 @@ from agreement import agreement, agreement_at, replays
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove.algebra import Atoms
 from placement_proofs.prove.state import State
 from placement_proofs.verdict import Verdict

@@ -17,7 +17,7 @@ from random_programs import Maker
 from written_programs import RIGHT, mutants, right
 
 from placement_proofs.program import Program
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove.algebra import Atoms
 from placement_proofs.prove.compare import Comparer
 from placement_proofs.prove.forms import Algebra

@@ -42,7 +42,7 @@ def _from_package(tree):
     """Whether ``parse_expr`` is our parser of element programs, not a library's evaluator."""
     return any(
         isinstance(node, ast.ImportFrom)
-        and node.module == "placement_proofs.program_expr"
+        and node.module == "placement_proofs.program.expr"
         and any(alias.name == "parse_expr" for alias in node.names)
         for node in ast.walk(tree)
     )

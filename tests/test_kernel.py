@@ -17,7 +17,7 @@ from random_programs import Maker
 from placement_proofs.cli import main
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Expect, Guard, Program, Source, Term, Update, validate
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove import kernel, prove
 from placement_proofs.prove.core import Outside, certificate_of, outline, unread
 from placement_proofs.prove.kernel.numbers import Num

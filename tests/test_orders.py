@@ -8,8 +8,8 @@ import pytest
 from agreement import agreement
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program_orders import orders
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.orders import orders
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove import explain, find_repairs, prove
 from placement_proofs.verdict import Verdict
 

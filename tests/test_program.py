@@ -30,7 +30,7 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_text import (
+from placement_proofs.program.text import (
     format_program,
     load_file,
     load_program,

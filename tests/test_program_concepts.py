@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove import prove
 from placement_proofs.verdict import Verdict
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from placement_proofs.program_file import load_file
-from placement_proofs.program_text import format_program, parse_program
+from placement_proofs.program.file import load_file
+from placement_proofs.program.text import format_program, parse_program
 from placement_proofs.prove import prove
 from placement_proofs.replay import replay
 from placement_proofs.verdict import Verdict

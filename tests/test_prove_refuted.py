@@ -8,7 +8,7 @@ import pytest
 from written_programs import right
 
 from placement_proofs.program import Program, Reduce, validate
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.prove import ProgramResult, find_repairs, prove
 from placement_proofs.replay import replay
 from placement_proofs.verdict import Verdict

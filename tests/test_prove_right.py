@@ -10,7 +10,7 @@ import time
 import pytest
 from written_programs import RIGHT, right
 
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.prove import certificate, find_repairs, prove
 from placement_proofs.verdict import Verdict
 
@@ -118,7 +118,7 @@ def test_z3_is_not_imported_before_a_certificate() -> None:
     code = """
 import sys
 from placement_proofs.prove import prove, certificate
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 program = parse_program("axes dp; spec W = c[dp]; copy w of W; use w")
 prove(program, certify=False)
 certificate(program)

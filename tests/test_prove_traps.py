@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from agreement import agreement
 
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.prove import prove
 from placement_proofs.prove.algebra import ONE, Atoms, Count, Size, number
 from placement_proofs.prove.compare import Comparer

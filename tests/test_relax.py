@@ -10,8 +10,8 @@ from conftest import ROOT
 
 from placement_proofs.cli import main
 from placement_proofs.errors import IllFormed
-from placement_proofs.program_relax import relaxed
-from placement_proofs.program_text import format_program, load_file, parse_program
+from placement_proofs.program.relax import relaxed
+from placement_proofs.program.text import format_program, load_file, parse_program
 from placement_proofs.prove import prove
 from placement_proofs.verdict import Verdict
 

@@ -9,7 +9,7 @@ import pytest
 
 from placement_proofs.cli import main
 from placement_proofs.faults import find_fault
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.prove import prove
 from placement_proofs.verdict import Verdict
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.replay import replay, work
 
 

@@ -9,7 +9,7 @@ from conftest import ROOT
 from placement_proofs.cli import main
 from placement_proofs.inputs import read_subject
 from placement_proofs.needed import minimal, needs
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 from placement_proofs.prove import prove, smt
 from placement_proofs.prove.edits import replaced
 from placement_proofs.prove.uses import uses

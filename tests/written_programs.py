@@ -15,7 +15,7 @@ from placement_proofs.program import (
     Take,
     Tick,
 )
-from placement_proofs.program_text import parse_program
+from placement_proofs.program.text import parse_program
 
 ACCUMULATE = """
   loop mb {

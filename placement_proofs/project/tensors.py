@@ -38,7 +38,7 @@ from placement_proofs.program import (
 )
 from placement_proofs.program import Buffer as Copy
 from placement_proofs.program import Step as ElementStep
-from placement_proofs.program_expr import names_of, parse_expr
+from placement_proofs.program.expr import names_of, parse_expr
 from placement_proofs.project.names import (
     MICRO,
     STEP,

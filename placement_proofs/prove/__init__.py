@@ -7,8 +7,8 @@ from functools import partial
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program, validate
-from placement_proofs.program_backward import derived
-from placement_proofs.program_orders import has_orders, orders
+from placement_proofs.program.backward import derived
+from placement_proofs.program.orders import has_orders, orders
 from placement_proofs.prove import certificate as _certificate
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.prove.decide import decide, ill_formed, undecided

@@ -25,7 +25,7 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_print import step_text
+from placement_proofs.program.print import step_text
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.replay import Path
 

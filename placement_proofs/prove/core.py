@@ -35,10 +35,10 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_backward import derived
-from placement_proofs.program_expr import Bin, Name, Num, Tree, is_zero, parse_expr
-from placement_proofs.program_orders import has_orders
-from placement_proofs.program_rules import sources, walk
+from placement_proofs.program.backward import derived
+from placement_proofs.program.expr import Bin, Name, Num, Tree, is_zero, parse_expr
+from placement_proofs.program.orders import has_orders
+from placement_proofs.program.rules import sources, walk
 from placement_proofs.prove.kernel import SCHEMA, entry, machines
 from placement_proofs.prove.kernel.points import grid
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
-from placement_proofs.program_rules import delay
+from placement_proofs.program.rules import delay
 from placement_proofs.prove.sizes import cut_offs
 from placement_proofs.replay import Mismatch, Path, Replay, replay, step_name, work
-from placement_proofs.replay_world import Number
+from placement_proofs.replay.world import Number
 
 BUDGET = 30_000
 """Rank-element-turns that a search may replay."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Apply, Program
-from placement_proofs.program_draws import flag_families
-from placement_proofs.program_rules import walk
+from placement_proofs.program.draws import flag_families
+from placement_proofs.program.rules import walk
 from placement_proofs.prove import certificate
 from placement_proofs.prove.blame import first_cause, step_texts
 from placement_proofs.prove.counterexample import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from placement_proofs.program import Guard, Loop, Move, Program, Source, Step
-from placement_proofs.program_print import step_text
+from placement_proofs.program.print import step_text
 from placement_proofs.prove.blame import paths
 from placement_proofs.replay import Path, step_name
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 from placement_proofs.program import Clip, Cover, Expect, Loop, Program, Step, Update, Use
-from placement_proofs.program_backward import derived, told
-from placement_proofs.program_print import step_text, target_text
-from placement_proofs.program_rules import walk
+from placement_proofs.program.backward import derived, told
+from placement_proofs.program.print import step_text, target_text
+from placement_proofs.program.rules import walk
 from placement_proofs.prove.blame import paths
 from placement_proofs.prove.counterexample import Counterexample
 from placement_proofs.prove.result import ProgramResult

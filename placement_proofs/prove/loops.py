@@ -25,8 +25,8 @@ from placement_proofs.program import (
     Step,
     Tick,
 )
-from placement_proofs.program_expr import is_zero, names_of, parse_expr
-from placement_proofs.program_rules import delay, walk
+from placement_proofs.program.expr import is_zero, names_of, parse_expr
+from placement_proofs.program.rules import delay, walk
 from placement_proofs.prove.algebra import ONE, ZERO, Count, Mono, Poly, mono_poly
 from placement_proofs.prove.forms import Form, Key, Symbol, plus, with_tag
 from placement_proofs.prove.rewrite import Mentions, Rewriter

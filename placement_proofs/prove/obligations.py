@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from placement_proofs.program import Buffer, Clip, Cover, Expect, Param, Program, Update, Use
-from placement_proofs.program_rules import walk
+from placement_proofs.program.rules import walk
 from placement_proofs.prove.algebra import ONE
 from placement_proofs.prove.forms import Form, Layout, minus, plus
 from placement_proofs.prove.spec import plain_target, target, term_value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from placement_proofs.program import Owner, Program
-from placement_proofs.program_owners import digits_of, inner_digits, merged, own_digit
+from placement_proofs.program.owners import digits_of, inner_digits, merged, own_digit
 
 Stride = tuple[bool, Fraction, tuple[tuple[str, int], ...]]
 Digit = tuple[Stride, str | int]

@@ -23,12 +23,12 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_owners import renamed
-from placement_proofs.program_rules import ENDS, sources
+from placement_proofs.program.owners import renamed
+from placement_proofs.program.rules import ENDS, sources
 from placement_proofs.prove.blame import paths, writes
 from placement_proofs.prove.edits import Edit, accumulated, insert, replaced, ring, swap
 from placement_proofs.replay import Path
-from placement_proofs.replay_world import owner_pairs
+from placement_proofs.replay.world import owner_pairs
 
 
 def rebuilt(program: Program) -> Iterator[Edit]:

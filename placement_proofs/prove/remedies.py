@@ -19,8 +19,8 @@ from placement_proofs.program import (
     Take,
     Update,
 )
-from placement_proofs.program_expr import is_zero
-from placement_proofs.program_print import expr_text
+from placement_proofs.program.expr import is_zero
+from placement_proofs.program.print import expr_text
 from placement_proofs.prove.blame import paths
 from placement_proofs.prove.edits import (
     Edit,

@@ -28,10 +28,10 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_backward import derived
-from placement_proofs.program_expr import is_zero
-from placement_proofs.program_mend import Mend, mends
-from placement_proofs.program_orders import has_orders, orders
+from placement_proofs.program.backward import derived
+from placement_proofs.program.expr import is_zero
+from placement_proofs.program.mend import Mend, mends
+from placement_proofs.program.orders import has_orders, orders
 from placement_proofs.prove.blame import paths, reads, writes
 from placement_proofs.prove.blocks import agreed, blocks
 from placement_proofs.prove.edits import Edit, plain

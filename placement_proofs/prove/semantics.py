@@ -22,7 +22,7 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_expr import is_zero
+from placement_proofs.program.expr import is_zero
 from placement_proofs.prove.algebra import ONE, Poly
 from placement_proofs.prove.forms import Form, Layout, Symbol, Tag, plus, times
 from placement_proofs.prove.loops import run_loop

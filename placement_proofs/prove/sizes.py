@@ -23,8 +23,8 @@ from placement_proofs.program import (
     Take,
     Term,
 )
-from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
-from placement_proofs.program_rules import ENDS, delay, walk
+from placement_proofs.program.expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program.rules import ENDS, delay, walk
 from placement_proofs.prove.forms import NeedCase
 from placement_proofs.prove.loops import NotInductive
 from placement_proofs.prove.state import SizeClass

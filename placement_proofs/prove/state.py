@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Buffer, Expr, Guard, Held, Program
-from placement_proofs.program_draws import draws, flag_families
-from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
-from placement_proofs.program_rules import sources
+from placement_proofs.program.draws import draws, flag_families
+from placement_proofs.program.expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program.rules import sources
 from placement_proofs.prove.algebra import (
     ONE,
     ROW,

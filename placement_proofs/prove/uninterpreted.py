@@ -37,8 +37,8 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_expr import is_zero
-from placement_proofs.program_rules import ENDS, walk
+from placement_proofs.program.expr import is_zero
+from placement_proofs.program.rules import ENDS, walk
 from placement_proofs.prove.core import Outside, _owners
 
 Rank = tuple[str, ...]

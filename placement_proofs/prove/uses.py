@@ -29,7 +29,7 @@ from placement_proofs.program import (
     Step,
     Tick,
 )
-from placement_proofs.program_rules import walk
+from placement_proofs.program.rules import walk
 from placement_proofs.prove import smt
 from placement_proofs.prove.algebra import Opaque, Poly
 from placement_proofs.prove.blame import paths, step_texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_proofs.program_rules import ENDS
+from placement_proofs.program.rules import ENDS
 from placement_proofs.prove.algebra import ONE, ROW, Opaque, Poly
 from placement_proofs.prove.forms import Form, Frozen, Layout, freeze, plus, times
 from placement_proofs.prove.state import State

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from placement_proofs.program import Program, Step, Update
-from placement_proofs.program_backward import derived
+from placement_proofs.program.backward import derived
 from placement_proofs.prove.blame import paths, reads, step_texts, writes
 from placement_proofs.prove.counterexample import SEED, Counterexample
 from placement_proofs.prove.result import ProgramResult
 from placement_proofs.replay import Path, replay, step_name
-from placement_proofs.replay_machine import Machine
-from placement_proofs.replay_world import Element, Number, Rank, World
+from placement_proofs.replay.machine import Machine
+from placement_proofs.replay.world import Element, Number, Rank, World
 
 Cells: TypeAlias = Mapping[Rank, Mapping[Element, Number]]
 

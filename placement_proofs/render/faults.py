@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import ndiff
 
 from placement_proofs.faults import Fault, Outcome, Rate, find_fault, read_fault, run_fault
-from placement_proofs.program_print import format_program
+from placement_proofs.program.print import format_program
 from placement_proofs.prove import explain
 from placement_proofs.render.paint import PLAIN, Paint
 from placement_proofs.render.table import bullets, columns, paragraph, section, sections

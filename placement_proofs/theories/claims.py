@@ -135,7 +135,7 @@ def read_theory(path: Path) -> Theory:
 
 
 def _program_file(path: Path) -> Theory:
-    from placement_proofs.program_text import load_file
+    from placement_proofs.program.text import load_file
 
     file = load_file(path)
     subject = Subject(str(path), program=file.program)
@@ -223,6 +223,6 @@ def _composition(table: Mapping[str, Any]) -> Subject:
 
 
 def _program(table: Mapping[str, Any], place: str) -> Subject:
-    from placement_proofs.program_text import parse_program
+    from placement_proofs.program.text import parse_program
 
     return Subject(str(table["name"]), program=parse_program(str(table["program"]), place=place))

@@ -11,7 +11,7 @@ from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
 from placement_proofs.needed import dropped
 from placement_proofs.program import Program, Update
-from placement_proofs.program_print import step_text
+from placement_proofs.program.print import step_text
 from placement_proofs.prove import find_repairs, prove
 from placement_proofs.theorems import finding
 from placement_proofs.theories.claims import Claim, Theory

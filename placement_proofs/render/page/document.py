@@ -12,7 +12,7 @@ from placement_proofs.checking import convention_of
 from placement_proofs.cost import bytes_of_steps
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
-from placement_proofs.program_print import format_program
+from placement_proofs.program.print import format_program
 from placement_proofs.render import pictures
 from placement_proofs.render.findings import HEADINGS, other_warnings
 from placement_proofs.render.page.markup import (

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from placement_proofs.errors import IllFormed
-from placement_proofs.program_expr import Bin, Name, Num, Tree
-from placement_proofs.replay_result import Path, step_name
-from placement_proofs.replay_world import Number
+from placement_proofs.program.expr import Bin, Name, Num, Tree
+from placement_proofs.replay.result import Path, step_name
+from placement_proofs.replay.world import Number
 
 
 def exact(value: Number) -> Number:

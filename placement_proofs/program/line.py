@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import ALWAYS, Axes, Guard, Held
-from placement_proofs.program_lex import syntax
+from placement_proofs.program.lex import syntax
 
 
 @dataclass

@@ -6,9 +6,9 @@ import math
 from fractions import Fraction
 
 from placement_proofs.program import Held, Reduce, Slice, Take
-from placement_proofs.replay_machine import Cell, Machine, ordered
-from placement_proofs.replay_numbers import exact
-from placement_proofs.replay_world import Element, Number, Rank
+from placement_proofs.replay.machine import Cell, Machine, ordered
+from placement_proofs.replay.numbers import exact
+from placement_proofs.replay.world import Element, Number, Rank
 
 
 def transfer(machine: Machine, step: Reduce | Take | Slice) -> None:

@@ -1,4 +1,4 @@
-"""Element programs as text; `program_text` reads them back."""
+"""Element programs as text; `program.text` reads them back."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_expr import Bin, Name, Num, Tree, parse_expr
-from placement_proofs.program_flow import BACK, flow_text
+from placement_proofs.program.expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program.flow import BACK, flow_text
 
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 

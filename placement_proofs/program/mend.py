@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from placement_proofs.program import Program, Sample
-from placement_proofs.program_backward import amiss
-from placement_proofs.program_flow import Flow, flow_text
-from placement_proofs.program_forward import PARTIAL, Value, values
-from placement_proofs.program_orders import has_orders, waiting
-from placement_proofs.program_print import step_text
+from placement_proofs.program.backward import amiss
+from placement_proofs.program.flow import Flow, flow_text
+from placement_proofs.program.forward import PARTIAL, Value, values
+from placement_proofs.program.orders import has_orders, waiting
+from placement_proofs.program.print import step_text
 
 Flows = tuple[Flow, ...]
 

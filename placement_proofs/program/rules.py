@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Axes, Loop, Program, Source, Step, Use
-from placement_proofs.program_expr import Bin, Num, Tree
+from placement_proofs.program.expr import Bin, Num, Tree
 
 ENDS = ("first", "last")
 MAX_AXES = 12

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from placement_proofs.program import Buffer, Program
-from placement_proofs.program_flow import Flow, flow_text
-from placement_proofs.program_print import expr_text
-from placement_proofs.program_rules import check_names, known, require
+from placement_proofs.program.flow import Flow, flow_text
+from placement_proofs.program.print import expr_text
+from placement_proofs.program.rules import check_names, known, require
 
 OWN, PARTIAL = "own", "partial"
 States = Mapping[str, str]

@@ -17,7 +17,7 @@ from placement_proofs.program import (
     Step,
     Take,
 )
-from placement_proofs.program_rules import ENDS, check_position, known, require
+from placement_proofs.program.rules import ENDS, check_position, known, require
 
 REST = "..."
 Names = Mapping[tuple[str, str], str]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import ALWAYS, Axes, Loop, Program, Sample, Step, Tick
-from placement_proofs.program_rules import sources
+from placement_proofs.program.rules import sources
 
 Path = tuple[int, ...]
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Guard, Loop, Program, Step
-from placement_proofs.program_flow import Flow
-from placement_proofs.program_print import step_text
+from placement_proofs.program.flow import Flow
+from placement_proofs.program.print import step_text
 
 MAX_ORDERS = 64
 

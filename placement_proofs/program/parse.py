@@ -1,4 +1,4 @@
-"""The parser of the text form of element programs (`program_text` describes it)."""
+"""The parser of the text form of element programs (`program.text` describes it)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from placement_proofs.program import (
     Use,
     validate,
 )
-from placement_proofs.program_flow_parse import FLOWS, back
-from placement_proofs.program_lex import guard_of, options_of, statements, syntax
-from placement_proofs.program_line import Line, family, integer, split
-from placement_proofs.program_print import expr_text
-from placement_proofs.program_target import parse_target
+from placement_proofs.program.flow_parse import FLOWS, back
+from placement_proofs.program.lex import guard_of, options_of, statements, syntax
+from placement_proofs.program.line import Line, family, integer, split
+from placement_proofs.program.print import expr_text
+from placement_proofs.program.target import parse_target
 
 MAX_BYTES = 200_000
 MAX_DEPTH = 8

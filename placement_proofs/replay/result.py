@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from placement_proofs.replay_world import Element, Number, Rank
+from placement_proofs.replay.world import Element, Number, Rank
 
 Path: TypeAlias = tuple[int, ...]
 

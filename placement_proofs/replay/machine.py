@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Axes, Buffer, Expr, Guard, Held, Param, Program, Term, Update
-from placement_proofs.program_draws import draws
-from placement_proofs.program_expr import names_of, parse_expr
-from placement_proofs.program_rules import sources, walk
-from placement_proofs.replay_numbers import evaluate, exact
-from placement_proofs.replay_result import Mismatch, Path, Replay, step_name
-from placement_proofs.replay_world import Element, Number, Rank, World
+from placement_proofs.program.draws import draws
+from placement_proofs.program.expr import names_of, parse_expr
+from placement_proofs.program.rules import sources, walk
+from placement_proofs.replay.numbers import evaluate, exact
+from placement_proofs.replay.result import Mismatch, Path, Replay, step_name
+from placement_proofs.replay.world import Element, Number, Rank, World
 
 Cells: TypeAlias = dict[Element, Number]
 

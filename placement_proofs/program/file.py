@@ -9,7 +9,7 @@ and copies as tables (all optional: the program text may say the same), the text
     target = "c[dp]/dp"
     [copies]
     w = "W held=dp:p"
-    relax = ["late W=1"]            # weaker claims (`program_relax`), at the top of the file
+    relax = ["late W=1"]            # weaker claims (`program.relax`), at the top of the file
     [[claim]]
     condition = "gradient_integrity"
     verdict = "refuted"
@@ -26,9 +26,9 @@ from typing import Any
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Program
-from placement_proofs.program_lex import syntax
-from placement_proofs.program_parse import MAX_BYTES, parse_program
-from placement_proofs.program_relax import relaxed
+from placement_proofs.program.lex import syntax
+from placement_proofs.program.parse import MAX_BYTES, parse_program
+from placement_proofs.program.relax import relaxed
 
 
 @dataclass(frozen=True, slots=True)

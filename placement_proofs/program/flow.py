@@ -1,6 +1,6 @@
 """The forward pass of an element program: activations, layers, collectives and their backward.
 
-From a flow the contributions to a gradient follow (`program_backward`): how an activation lies on
+From a flow the contributions to a gradient follow (`program.backward`): how an activation lies on
 an axis, which collectives the forward pass and which the backward pass runs on it, and where a
 parameter is used say whether its gradient is whole, a part of a sum or a shard, and its factor.
 """

@@ -29,10 +29,10 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_draws import draws
-from placement_proofs.program_expr import is_zero
-from placement_proofs.program_owners import check_owners
-from placement_proofs.program_rules import (
+from placement_proofs.program.draws import draws
+from placement_proofs.program.expr import is_zero
+from placement_proofs.program.owners import check_owners
+from placement_proofs.program.rules import (
     ENDS,
     check_mesh,
     check_position,
@@ -40,7 +40,7 @@ from placement_proofs.program_rules import (
     known,
     require,
 )
-from placement_proofs.program_scope import (
+from placement_proofs.program.scope import (
     Scope,
     check_delay,
     check_flag,

@@ -25,8 +25,8 @@ from placement_proofs.program import (
     Step,
     Take,
 )
-from placement_proofs.program_draws import flag_families
-from placement_proofs.program_rules import ENDS, walk
+from placement_proofs.program.draws import flag_families
+from placement_proofs.program.rules import ENDS, walk
 
 Number: TypeAlias = int | Fraction
 Rank: TypeAlias = tuple[int, ...]

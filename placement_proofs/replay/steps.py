@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from placement_proofs.program import Apply, Clip, Guard, Init, Move, Sample, Scale, Source, Square
-from placement_proofs.program_expr import is_zero
-from placement_proofs.replay_checks import check_norm
-from placement_proofs.replay_machine import Cell, Machine, fit, ordered
-from placement_proofs.replay_numbers import exact
-from placement_proofs.replay_world import Element, Number, Rank
+from placement_proofs.program.expr import is_zero
+from placement_proofs.replay.checks import check_norm
+from placement_proofs.replay.machine import Cell, Machine, fit, ordered
+from placement_proofs.replay.numbers import exact
+from placement_proofs.replay.world import Element, Number, Rank
 
 
 def local(

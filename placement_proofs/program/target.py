@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Term
-from placement_proofs.program_expr import bad_expression, dotted, parse_ast
-from placement_proofs.program_flow import BACK
-from placement_proofs.program_print import expr_text
+from placement_proofs.program.expr import bad_expression, dotted, parse_ast
+from placement_proofs.program.flow import BACK
+from placement_proofs.program.print import expr_text
 
 _OWN = "own__"
 """Stands for `@` while Python's parser reads the text."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from placement_proofs.program import Owner, Program
-from placement_proofs.program_owners import REST, digits_of, inner_digits, merged, own_digit
+from placement_proofs.program.owners import REST, digits_of, inner_digits, merged, own_digit
 
 MAX_ELEMENTS = 20_000
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import ALWAYS, Expect, Loop, Param, Program, Source, Step, Term
-from placement_proofs.program_draws import counted
-from placement_proofs.program_flow import BACK, Flow, flow_text
-from placement_proofs.program_forward import OWN, PARTIAL, Value, product, values
-from placement_proofs.program_orders import in_order
-from placement_proofs.program_print import step_text, target_text
-from placement_proofs.program_rules import known, require, sources, walk
+from placement_proofs.program.draws import counted
+from placement_proofs.program.flow import BACK, Flow, flow_text
+from placement_proofs.program.forward import OWN, PARTIAL, Value, product, values
+from placement_proofs.program.orders import in_order
+from placement_proofs.program.print import step_text, target_text
+from placement_proofs.program.rules import known, require, sources, walk
 
 
 @dataclass(frozen=True)

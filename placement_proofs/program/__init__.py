@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from placement_proofs.program_flow import Flow
-from placement_proofs.program_spec import Axes as Axes
-from placement_proofs.program_spec import Buffer as Buffer
-from placement_proofs.program_spec import Expr as Expr
-from placement_proofs.program_spec import Held as Held
-from placement_proofs.program_spec import Owner as Owner
-from placement_proofs.program_spec import Param as Param
-from placement_proofs.program_spec import Term as Term
+from placement_proofs.program.flow import Flow
+from placement_proofs.program.spec import Axes as Axes
+from placement_proofs.program.spec import Buffer as Buffer
+from placement_proofs.program.spec import Expr as Expr
+from placement_proofs.program.spec import Held as Held
+from placement_proofs.program.spec import Owner as Owner
+from placement_proofs.program.spec import Param as Param
+from placement_proofs.program.spec import Term as Term
 
 TurnTest: TypeAlias = Literal["first", "last", "!first", "!last"]
 
@@ -34,7 +34,7 @@ class Guard:
     it is not. `turns`: (loop, test of the current turn). `at`: (axis, position) or
     (axis, "!position"): only the ranks at (or not at) that position run the step.
     `starts` names a step that may take effect at any later time of the body it is in, up to the
-    step that waits for it (`after`): see `program_orders`.
+    step that waits for it (`after`): see `program.orders`.
     """
 
     sizes: tuple[tuple[str, bool], ...] = ()
@@ -326,9 +326,9 @@ class Program:
 
 def validate(program: Program) -> None:
     """Raise `IllFormed` at the first place where a program has no meaning."""
-    from placement_proofs.program_backward import derived
-    from placement_proofs.program_check import check
-    from placement_proofs.program_orders import orders
+    from placement_proofs.program.backward import derived
+    from placement_proofs.program.check import check
+    from placement_proofs.program.orders import orders
 
     orders(program)
     check(derived(program))

@@ -25,11 +25,11 @@ One statement a line (or between `;`), `#` starts a comment:
     expect y is c[tp]   expect y agree axes=dp   expect y same z
     if dp > 1 and mb.!last and pp@first: sum g dp
 
-`shard=dp,tp` is short for `held=dp:p,tp:p`. `program_file` reads TOML files that hold a text.
+`shard=dp,tp` is short for `held=dp:p,tp:p`. `program.file` reads TOML files that hold a text.
 """
 
-from placement_proofs.program_file import Claim, ProgramFile, load_file, load_program
-from placement_proofs.program_parse import parse_program
-from placement_proofs.program_print import format_program
+from placement_proofs.program.file import Claim, ProgramFile, load_file, load_program
+from placement_proofs.program.parse import parse_program
+from placement_proofs.program.print import format_program
 
 __all__ = ["Claim", "ProgramFile", "format_program", "load_file", "load_program", "parse_program"]

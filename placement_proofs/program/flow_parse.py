@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import cast
 
 from placement_proofs.program import Axes
-from placement_proofs.program_flow import BACKWARDS, FORWARDS, Flow, FlowKind
-from placement_proofs.program_line import Line, family, split
-from placement_proofs.program_print import expr_text
+from placement_proofs.program.flow import BACKWARDS, FORWARDS, Flow, FlowKind
+from placement_proofs.program.line import Line, family, split
+from placement_proofs.program.print import expr_text
 
 
 def back(line: Line, text: str) -> tuple[str, str, Axes]:

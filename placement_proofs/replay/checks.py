@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from placement_proofs.program import Buffer, Clip, Cover, Expect, Guard, Param, Program, Update, Use
-from placement_proofs.replay_machine import Cell, Cells, Machine, fit
-from placement_proofs.replay_numbers import exact
-from placement_proofs.replay_world import Element, Number, Rank
+from placement_proofs.replay.machine import Cell, Cells, Machine, fit
+from placement_proofs.replay.numbers import exact
+from placement_proofs.replay.world import Element, Number, Rank
 
 
 def use(machine: Machine, step: Use) -> None:

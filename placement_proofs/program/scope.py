@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from placement_proofs.program import Axes, Expect, Held, Program, Step, Term
-from placement_proofs.program_draws import drawn_families, flag_families
-from placement_proofs.program_expr import names_of, parse_expr
-from placement_proofs.program_rules import (
+from placement_proofs.program.draws import drawn_families, flag_families
+from placement_proofs.program.expr import names_of, parse_expr
+from placement_proofs.program.rules import (
     ENDS,
     bare,
     check_names,

@@ -32,14 +32,14 @@ from placement_proofs.program import (
     Update,
     Use,
 )
-from placement_proofs.program_backward import derived
-from placement_proofs.replay_checks import cover, expect, update, use
-from placement_proofs.replay_machine import Machine, Stop, Watch
-from placement_proofs.replay_owners import unified
-from placement_proofs.replay_result import Mismatch, Path, Replay, step_name
-from placement_proofs.replay_steps import local
-from placement_proofs.replay_transfers import transfer
-from placement_proofs.replay_world import World, owner_pairs
+from placement_proofs.program.backward import derived
+from placement_proofs.replay.checks import cover, expect, update, use
+from placement_proofs.replay.machine import Machine, Stop, Watch
+from placement_proofs.replay.owners import unified
+from placement_proofs.replay.result import Mismatch, Path, Replay, step_name
+from placement_proofs.replay.steps import local
+from placement_proofs.replay.transfers import transfer
+from placement_proofs.replay.world import World, owner_pairs
 
 __all__ = ["Mismatch", "Path", "Replay", "replay", "step_name", "work"]
 
