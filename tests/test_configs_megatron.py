@@ -41,6 +41,14 @@ EXPRESSIONS: list[tuple[str, str]] = [
     (DISTRIBUTED, "zero1(dp=16) * accumulate(micro=4)"),
     (_sizes(tp=4), "data(dp=4) * tensor(tp=4) * accumulate(micro=16)"),
     (
+        _sizes(tp=4, more="--group-query-attention --num-query-groups 4"),
+        "data(dp=4) * tensor(tp=4) * accumulate(micro=16)",
+    ),
+    (
+        _sizes(tp=4, more="--group-query-attention --num-query-groups 2"),
+        "data(dp=4) * tensor(tp=4, replicate_kv=True) * accumulate(micro=16)",
+    ),
+    (
         _sizes(tp=4, more="--sequence-parallel"),
         "data(dp=4) * tensor(tp=4, sequence=True) * accumulate(micro=16)",
     ),

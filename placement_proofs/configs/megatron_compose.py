@@ -29,12 +29,24 @@ def strategies_of(job: Job, stage: int, batch: Batch, notes: Notes) -> tuple[Str
     """The strategies in the order data, expert, tensor, context, pipeline."""
     parts = [*data_axes(job, stage, notes), *_experts(job, notes)]
     if job.tp != 1:
-        parts.append(strategies.tensor(tp=job.tp, sequence=job.sequence))
+        parts.append(_tensor(job, notes))
     parts += _context(job)
     if job.sp != 1:
         parts.append(strategies.ulysses(sp=job.sp))
     parts += _loop(job, batch, notes)
     return (*parts, *_recompute(job, notes), *_offload(job, notes))
+
+
+def _tensor(job: Job, notes: Notes) -> Strategy:
+    """Key-value groups that are fewer than the ranks are used by several ranks each."""
+    groups = number(job, "kv_heads")
+    fewer = groups is not None and isinstance(job.tp, int) and job.tp > groups
+    if fewer:
+        notes.assume(
+            f"{groups} key-value groups on tp {job.tp}: their projections are placed whole on every "
+            "rank, where Megatron stores parts of them and gathers what they give"
+        )
+    return strategies.tensor(tp=job.tp, sequence=job.sequence, replicate_kv=fewer)
 
 
 def stage_of(job: Job, notes: Notes) -> int:
