@@ -354,13 +354,8 @@ def convention_of(subject: Subject, named: str | None) -> Convention:
     """The bytes per parameter asked for, or those of the number formats that a file gives."""
     from placement_proofs.cost.convention import convention
 
-    if named is not None or subject.imported is None:
-        return convention(named or "zero-paper")
-    formats = subject.imported.dtypes
-    if formats.parameters == "fp32":
-        return convention("fp32")
-    wide = formats.gradients == "fp32" and formats.parameters in ("bf16", "fp16")
-    return convention("fp32-gradients" if wide else "zero-paper")
+    given = subject.imported.dtypes.convention if subject.imported else None
+    return convention(named or given)
 
 
 def without_norm(plan: Plan) -> Plan:

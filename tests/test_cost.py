@@ -171,6 +171,8 @@ def test_conventions_change_every_number():
         ("bf16-only", 8),
         ("adam-8bit", 10),
         ("sgd-momentum", 12),
+        ("cast", 16),
+        ("cast-reduce-16", 16),
     ],
 )
 def test_bytes_per_parameter(name, total):

@@ -54,8 +54,8 @@ def convention_option(function: F) -> F:
     option = click.option(
         "--convention",
         help="Bytes per parameter: zero-paper (default), fp32-gradients, megatron, fp32, "
-        "bf16-only, adam-8bit, sgd-momentum; or what an estimator counts: megatron-report, "
-        "simumax, simumax-sdp, llm-analysis, mlsysim, blocks-only, "
+        "bf16-only, adam-8bit, sgd-momentum, cast, cast-reduce-16; or what an estimator "
+        "counts: megatron-report, simumax, simumax-sdp, llm-analysis, mlsysim, blocks-only, "
         "deepspeed-zero2, deepspeed-zero3, primus (docs/peers.md).",
     )
     return option(function)

@@ -68,7 +68,7 @@ class Launch:
             wide = None if precision == "fp8" else "fp32"
             return Dtypes(wide, "fp32", wide, wide)
         narrow = precision if sharded else "fp32"
-        return Dtypes(precision, "fp32", "fp32", narrow)
+        return Dtypes(precision, "fp32", "fp32", narrow, copies=False)
 
 
 def mesh_of(section: Section) -> ParallelMesh:

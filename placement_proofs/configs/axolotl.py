@@ -245,4 +245,4 @@ def _dtypes(run: Run, notes: Notes) -> Dtypes:
         return Dtypes()
     compute = "bf16" if bf16 else "fp16" if fp16 else "fp32"
     notes.add("compute_dtype", compute, "literal" if bf16 or fp16 else "default")
-    return Dtypes(compute, "fp32", "fp32", compute if run.fsdp.on else "fp32")
+    return Dtypes(compute, "fp32", "fp32", compute if run.fsdp.on else "fp32", copies=False)

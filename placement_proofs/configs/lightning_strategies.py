@@ -94,7 +94,8 @@ def dtypes(run: Run) -> Dtypes:
     if is_template(text):
         return Dtypes()
     compute = "bf16" if text.startswith("bf16") else "fp16" if text.startswith("16") else "fp32"
-    return Dtypes(compute, compute if text.endswith("true") else "fp32", compute, compute)
+    master = compute if text.endswith("true") else "fp32"
+    return Dtypes(compute, master, compute, compute, copies=False)
 
 
 def replicated(run: Run) -> Engine:

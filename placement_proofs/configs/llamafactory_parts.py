@@ -64,4 +64,4 @@ class Job:
         on = bool(root.flag(key, False))
         compute = key if on else "fp32"
         self.notes.take("compute_dtype", compute, root, key if on else "bf16")
-        return Dtypes(compute, "fp32", "fp32", compute if sharded else "fp32")
+        return Dtypes(compute, "fp32", "fp32", compute if sharded else "fp32", copies=False)

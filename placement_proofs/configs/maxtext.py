@@ -285,7 +285,7 @@ def _dtypes(root: Section, notes: Notes) -> Dtypes:
             f"quantization {str(root.raw('quantization'))[:30]} changes the number format "
             "of products; rounding is not modelled"
         )
-    return Dtypes(compute, weights, gradients, gradients)
+    return Dtypes(compute, weights, gradients, gradients, copies=False)
 
 
 def _format(root: Section, key: str, default: str) -> str:

@@ -43,8 +43,8 @@ def _tensor(job: Job, notes: Notes) -> Strategy:
     fewer = groups is not None and isinstance(job.tp, int) and job.tp > groups
     if fewer:
         notes.assume(
-            f"{groups} key-value groups on tp {job.tp}: their projections are placed whole on every "
-            "rank, where Megatron stores parts of them and gathers what they give"
+            f"{groups} key-value groups on tp {job.tp}: their projections are placed whole on "
+            "every rank, where Megatron stores parts of them and gathers what they give"
         )
     return strategies.tensor(tp=job.tp, sequence=job.sequence, replicate_kv=fewer)
 

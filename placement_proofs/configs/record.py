@@ -73,13 +73,26 @@ class Dtypes:
     """Number formats, such as ``"bf16"``; ``None`` when the file does not decide it.
 
     ``parameters`` computes, ``master`` is what the optimizer updates, ``gradients`` accumulates,
-    ``reduction`` travels.
+    ``reduction`` travels. With ``copies`` the parameters that compute rest beside the master;
+    without, they are cast from it when they are used (autocast, torch's FSDP).
     """
 
     parameters: str | None = None
     master: str | None = None
     gradients: str | None = None
     reduction: str | None = None
+    copies: bool = True
+
+    @property
+    def convention(self) -> str:
+        """The name of the bytes per element that these formats come to (``cost/convention.py``)."""
+        if self.parameters == "fp32":
+            return "fp32"
+        if self.parameters not in ("bf16", "fp16"):
+            return "zero-paper"
+        if self.master == "fp32" and not self.copies:
+            return "cast" if self.reduction == "fp32" else "cast-reduce-16"
+        return "fp32-gradients" if self.gradients == "fp32" else "zero-paper"
 
 
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts")

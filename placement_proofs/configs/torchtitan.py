@@ -241,7 +241,7 @@ def _dtypes(keys: Keys, titan: Titan, notes: Notes) -> Dtypes:
     keys.take("compute_dtype", compute, "param_dtype", notes)
     if not titan.sharded:
         reduction = master
-    return Dtypes(compute, master, master, reduction)
+    return Dtypes(compute, master, master, reduction, copies=False)
 
 
 def _format(keys: Keys, name: str, default: str) -> str:

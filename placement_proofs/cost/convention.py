@@ -265,6 +265,18 @@ _ALL = (
     Convention(
         "sgd-momentum", 2, 2, 2, 2, 8, 2, "SGD, mixed precision: float32 master and momentum"
     ),
+    Convention(
+        "cast",
+        4,
+        2,
+        4,
+        4,
+        8,
+        2,
+        "torch's fully_shard with MixedPrecisionPolicy(param_dtype=bfloat16), and autocast: all "
+        "states in float32, parameters cast to 16 bits when they are used",
+    ),
+    Convention("cast-reduce-16", 4, 2, 4, 2, 8, 2, "the same, with gradients reduced in 16 bits"),
     *ESTIMATORS,
 )
 
