@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from placement_proofs.composition import Composition
@@ -74,14 +74,15 @@ class Dtypes:
 
     ``parameters`` computes, ``master`` is what the optimizer updates, ``gradients`` accumulates,
     ``reduction`` travels. With ``copies`` the parameters that compute rest beside the master;
-    without, they are cast from it when they are used (autocast, torch's FSDP).
+    without, they are cast from it when they are used (autocast, torch's FSDP). That is a fact of
+    the stack, no request of the file.
     """
 
     parameters: str | None = None
     master: str | None = None
     gradients: str | None = None
     reduction: str | None = None
-    copies: bool = True
+    copies: bool = field(default=True, compare=False)
 
     @property
     def convention(self) -> str:

@@ -176,7 +176,7 @@ def _numbers(draft: Draft, back: Imported) -> Iterator[tuple[str, object, object
     yield "micro_batch", own.micro_batch, other.micro_batch
     if other.global_batch is not None and draft.elsewhere() == 1:
         yield "global_batch", own.global_batch, other.global_batch
-    for field in fields(draft.dtypes):
+    for field in (f for f in fields(draft.dtypes) if f.compare):
         first, second = getattr(draft.dtypes, field.name), getattr(back.dtypes, field.name)
         yield f"{field.name} format", first, second
 
