@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from placement_proofs.conditions import (
 from placement_proofs.derive import derive
 from placement_proofs.derive.fit import check_fit
 from placement_proofs.errors import IllFormed
-from placement_proofs.inputs import Subject, read_subject
+from placement_proofs.inputs import Subject, composition_file, read_subject
 from placement_proofs.mesh import IntSizes
 from placement_proofs.model import Model
 from placement_proofs.plan import Phase, Plan
@@ -174,16 +173,22 @@ def check(
         _failure(failing, known),
         len(failing),
         _also_failing(failing),
-        _undone(subject, known) if failing and repair else (),
+        _undone(subject, plan, known) if failing and repair else (),
         warnings=(*_import_warnings(subject), *advice(composition)),
         assumptions=_assumptions(subject, conditions),
         source=subject.imported.to_json() if subject.imported else None,
         deviations=subject.deviations,
     )
+    widths = convention_of(subject, convention)
+    return _costed(report, plan, model, known, widths, _described(topology))
+
+
+def _described(topology: str | None) -> Described | None:
+    if topology is None:
+        return None
     from placement_proofs.topologies import topology as named
 
-    ways = None if topology is None else named(topology)
-    return _costed(report, plan, model, known, convention_of(subject, convention), ways)
+    return named(topology)
 
 
 def _decided(
@@ -253,36 +258,28 @@ def _told(program: Program, result: ProgramResult, found: Counterexample) -> dic
     }
 
 
-def _undone(subject: Subject, known: Mapping[str, int]) -> tuple[Fix, ...]:
-    """Repairs of a composition: the plan without one or all of its deviations, proved again."""
-    fixes = []
-    for i, deviation in enumerate(subject.deviations):
-        rest = subject.deviations[:i] + subject.deviations[i + 1 :]
-        fixes.append(_fix(replace(subject, deviations=rest), f"undo: {deviation}", subject, known))
-    if len(subject.deviations) > 1:
-        fixes.append(_fix(replace(subject, deviations=()), "undo all deviations", subject, known))
-    proved = [f for f in fixes if f.verdict is Verdict.PROVED]
-    return tuple(proved)
+def _undone(subject: Subject, plan: Plan, known: Mapping[str, int]) -> tuple[Fix, ...]:
+    """Repairs of a composition: ``plan`` without one or all of its deviations, proved again."""
+    fewer = [
+        (f"undo: {deviation}", subject.deviations[:i] + subject.deviations[i + 1 :])
+        for i, deviation in enumerate(subject.deviations)
+    ]
+    if len(fewer) > 1:
+        fewer.append(("undo all deviations", ()))
+    fixes = [
+        _fix(replace(subject, deviations=rest), change, subject, plan, known)
+        for change, rest in fewer
+    ]
+    return tuple(f for f in fixes if f.verdict is Verdict.PROVED)
 
 
-def _fix(repaired: Subject, change: str, broken: Subject, known: Mapping[str, int]) -> Fix:
+def _fix(
+    repaired: Subject, change: str, broken: Subject, was: Plan, known: Mapping[str, int]
+) -> Fix:
     plan, _ = plan_of(repaired, clipping=True)
     verdict = verdict_of(conditions_of(prove_plan(plan, known)))
-    broken_plan, _ = plan_of(broken, clipping=True)
-    cost = _traffic_difference(plan, broken_plan, broken)
+    cost = _traffic_difference(plan, was, broken)
     return Fix(change, verdict, cost, composition_file(broken), composition_file(repaired))
-
-
-def composition_file(subject: Subject) -> str:
-    """A composition with its model, profile, loss and deviations as a TOML file."""
-    composition, model = subject.composed()
-    said = {"composition": repr(composition), "model": model.name}
-    said |= {"profile": subject.profile.name, "loss": subject.loss}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
-    if subject.deviations:
-        listed = "".join(f"  {json.dumps(text)},\n" for text in subject.deviations)
-        lines.append(f"without = [\n{listed}]")
-    return "\n".join(lines) + "\n"
 
 
 def _traffic_difference(repaired: Plan, broken: Plan, subject: Subject) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from placement_proofs.placement import EVERY
 from placement_proofs.profile import PAPER, Profile
 from placement_proofs.profile import profile as profile_named
 from placement_proofs.program import Program
+from placement_proofs.toml_file import read_toml
 from placement_proofs.zoo import load_model, model_from, named
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def read_subject(
         return _subject(composition, _model(composition, model), options)
     path = _existing(str(what))
     if path.suffix == ".toml" and format is None:
-        table = _toml(path)
+        table = read_toml(path)
         if "program" in table:
             return _element_program(path, options)
         if "faulty" in table and "fixed" in table:
@@ -152,10 +153,10 @@ def _check_groups(composition: Composition, model: Model) -> None:
     """A group that is named by hand has parameters: else nothing would be placed, silently."""
     groups = dict.fromkeys(tensor.group for tensor in model.tensors)
     for strategy in composition.strategies:
-        named = {place.group for place in strategy.placement.places} - {EVERY}
-        for group in sorted(named - groups.keys() if strategy.name == "place" else ()):
+        group = dict(strategy.arguments).get("group", EVERY)
+        if group not in (EVERY, None, *groups):
             raise IllFormed(
-                "place(group=...)",
+                f"{strategy.name}(group=...)",
                 repr(group),
                 f"the parameter groups of model {model.name} are {', '.join(groups)}",
                 "name one of them, or leave group out for all",
@@ -232,11 +233,16 @@ def _existing(text: str) -> Path:
     return path
 
 
-def _toml(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+def composition_file(subject: Subject) -> str:
+    """A composition with its model, profile, loss and deviations as a TOML file."""
+    composition, model = subject.composed()
+    said = {"composition": repr(composition), "model": model.name}
+    said |= {"profile": subject.profile.name, "loss": subject.loss}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+    if subject.deviations:
+        listed = "".join(f"  {json.dumps(text)},\n" for text in subject.deviations)
+        lines.append(f"without = [\n{listed}]")
+    return "\n".join(lines) + "\n"
 
 
 def _composition_file(path: Path, table: Mapping[str, Any], options: Options) -> Subject:

@@ -8,7 +8,6 @@ other libraries are taken to be alike.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +20,7 @@ from placement_proofs.cost.topology import Link, Topology
 from placement_proofs.errors import IllFormed
 from placement_proofs.mesh import IntSizes
 from placement_proofs.plan import Plan
+from placement_proofs.toml_file import read_toml
 
 NVLINK, PCIE, NETWORK = 3.4e-6, 5.7e-6, 14e-6
 """Seconds of a step of a ring."""
@@ -164,11 +164,7 @@ def topology(text: str) -> Described:
         )
     if path.stat().st_size > MAX_BYTES:
         raise IllFormed(text, "a large file", f"at most {MAX_BYTES:,} bytes", "give a topology")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise IllFormed(text, str(error), "the file is TOML in UTF-8", "correct it") from None
-    return from_table(table, text)
+    return from_table(read_toml(path), text)
 
 
 def from_table(table: Mapping[str, Any], place: str) -> Described:

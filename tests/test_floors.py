@@ -10,7 +10,7 @@ from conftest import ROOT
 PACKAGE = ROOT / "placement_proofs"
 
 FLOORS = [
-    {"errors", "mesh", "layout", "placement", "verdict"},
+    {"errors", "mesh", "layout", "placement", "toml_file", "verdict"},
     {"layers", "model", "models", "profile", "program", "plan", "schedule", "shape", "zoo"},
     {"composition"},
     {"strategies", "expression", "advice"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from placement_proofs.errors import IllFormed
+from placement_proofs.toml_file import read_toml
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,12 @@ def load_constants(text: str = SHIPPED) -> Constants:
             f"constants are unfitted, {', '.join(table)} or a TOML file",
             "name one, or write a file with: placement-proofs layouts calibrate RUNS.csv",
         )
-    return _constants(_read(path), str(path))
+    return _constants(read_toml(path), str(path))
 
 
 @cache
 def _built_in() -> Mapping[str, Any]:
-    return _read(Path(__file__).with_name("constants.toml"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+    return read_toml(Path(__file__).with_name("constants.toml"))
 
 
 def _constants(table: Mapping[str, Any], place: str) -> Constants:

@@ -6,7 +6,6 @@ A cluster is a topology (:mod:`placement_proofs.topologies`): named, or a table 
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Any
 
 from placement_proofs.cost.topology import Link
 from placement_proofs.errors import IllFormed
+from placement_proofs.toml_file import read_toml
 from placement_proofs.topologies import TOPOLOGIES, Described, from_table, topology
 
 SCHEMA = "see devices.toml of placement_proofs.layouts: [device.NAME] and [cluster.NAME]"
@@ -100,19 +100,16 @@ def load_machine(device: str, cluster: str | None = None) -> Machine:
 
 @cache
 def _built_in() -> dict[str, Any]:
-    text = Path(__file__).with_name("devices.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return read_toml(Path(__file__).with_name("devices.toml"))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except FileNotFoundError:
         raise IllFormed(
             str(path), "no such file", "a device file must exist", "correct the path"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
 
 
 def _with_file(table: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], str]:

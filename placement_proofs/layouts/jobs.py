@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from placement_proofs.cost.convention import convention
 from placement_proofs.errors import IllFormed
@@ -12,8 +10,7 @@ from placement_proofs.layouts.devices import Machine, load_machine
 from placement_proofs.layouts.setting import Job
 from placement_proofs.layouts.setups import load_setup
 from placement_proofs.models import Shape
-from placement_proofs.zoo import NAMES, load_model, shape_from
-from placement_proofs.zoo.huggingface import load_shape
+from placement_proofs.zoo import load_model
 
 
 @dataclass(frozen=True)
@@ -94,17 +91,9 @@ def read_shape(text: str) -> tuple[str, Shape]:
     Raises:
         IllFormed: no such model, or one without a shape.
     """
-    if text in NAMES:
-        return text, NAMES[text]
-    path = Path(text)
     model = load_model(text)
-    if path.suffix == ".json":
-        return model.name, load_shape(path)
-    if path.suffix == ".toml":
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        own = table.get("model", table)
-        if "parameters" not in own:
-            return model.name, shape_from(own, text)
+    if model.shape is not None:
+        return model.name, model.shape
     raise IllFormed(
         "--model",
         repr(text),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +13,7 @@ from placement_proofs.layouts.devices import Machine, load_machine
 from placement_proofs.layouts.kernels import ATTENTION, NORM
 from placement_proofs.layouts.setting import Job
 from placement_proofs.models import Shape
+from placement_proofs.toml_file import read_toml
 from placement_proofs.zoo import PRESETS, shape_from
 
 SCHEMA = "see setups.toml of placement_proofs.layouts"
@@ -78,7 +78,7 @@ def load_setup(text: str = "paper") -> Setup:
         raise IllFormed(
             "--setup", repr(text), f"setups are {', '.join(table)} or a TOML file", SCHEMA
         )
-    own = _read(path)
+    own = read_toml(path)
     if len(own) != 1:
         raise IllFormed(str(path), f"{len(own)} tables", "a file has one setup", SCHEMA)
     ((name, one),) = own.items()
@@ -87,14 +87,7 @@ def load_setup(text: str = "paper") -> Setup:
 
 @cache
 def _built_in() -> Mapping[str, Any]:
-    return _read(Path(__file__).with_name("setups.toml"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+    return read_toml(Path(__file__).with_name("setups.toml"))
 
 
 def _setup(name: str, table: Mapping[str, Any], place: str) -> Setup:

@@ -6,12 +6,10 @@ compares it, and writes it again.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from placement_proofs.layouts.calibrate import table
 from placement_proofs.layouts.constants import Constants, load_constants
@@ -19,6 +17,7 @@ from placement_proofs.layouts.evaluate import Evaluation, evaluate, held_out_eva
 from placement_proofs.layouts.evidence import Evidence, evidence
 from placement_proofs.layouts.runs import Run, read_runs
 from placement_proofs.layouts.setups import load_setup
+from placement_proofs.toml_file import read_toml
 
 DIGITS = 6
 """Digits of a share or a mean."""
@@ -102,8 +101,7 @@ def summary(path: Path) -> Summary:
 @cache
 def shipped() -> Summary:
     """The summary that comes with the package; it has the held-out way too."""
-    path = Path(__file__).with_name("summary.toml")
-    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    found = read_toml(Path(__file__).with_name("summary.toml"))
     ways = tuple(Way(**row) for row in found["ways"])
     return Summary(found["decided"], found["ran"], ways, tuple(Pairs(**r) for r in found["rules"]))
 

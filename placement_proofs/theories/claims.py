@@ -12,7 +12,6 @@ reason. A file of one element program with claims is a theory too.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject, read_subject
 from placement_proofs.theorems import Theorem, find_theorem
+from placement_proofs.toml_file import read_toml
 from placement_proofs.verdict import CONDITIONS, Verdict
 
 SCHEMA = "placement-proofs/theories/2"
@@ -120,10 +120,7 @@ def read_theory(path: Path) -> Theory:
     Raises:
         IllFormed: the file is no theory; the message says where.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+    table = read_toml(path)
     if "program" in table:
         return _program_file(path)
     claims = table.get("claim", [])

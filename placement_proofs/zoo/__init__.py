@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from placement_proofs.errors import IllFormed
 from placement_proofs.model import Model
 from placement_proofs.models import Shape, abstract, perceptron, transformer
+from placement_proofs.toml_file import read_toml
 from placement_proofs.zoo.checks import check_shape
 from placement_proofs.zoo.counts import active, elements
 from placement_proofs.zoo.huggingface import load_shape
@@ -53,10 +53,7 @@ def load_model(text: str) -> Model:
             "llama-7b, a TOML file or a config.json",
             _nearest(text),
         )
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise IllFormed(str(path), str(error), "the file is TOML in UTF-8", "correct it") from None
+    table = read_toml(path)
     own = table.get("model", table)
     if not isinstance(own, dict):
         raise IllFormed(
