@@ -6,6 +6,7 @@ the package found: sizes at which two formulas differ, a counterexample, a cost.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,7 @@ from placement_proofs.checking import check, formulas, plan_of
 from placement_proofs.composition import Composition, Strategy
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject, read_subject
-from placement_proofs.program.expr import Bin, Name, Num, Tree, names_of, parse_expr
+from placement_proofs.program.expr import Tree, folded, names_of, parse_expr
 from placement_proofs.program.text import parse_program
 from placement_proofs.report import Report
 from placement_proofs.verdict import Verdict
@@ -99,22 +100,7 @@ def _expression(tree: Tree) -> Expr:
     """A parsed formula on symbols."""
     from placement_proofs.cost import symbols
 
-    match tree:
-        case Num(value):
-            return symbols.rational(value)
-        case Name(name):
-            return symbols.symbol(name)
-        case Bin(op, left, right):
-            a, b = _expression(left), _expression(right)
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "/":
-            return a / b
+    return folded(tree, symbols.rational, symbols.symbol, operator.truediv)
 
 
 def _apart(own: Expr, wanted: Expr, names: Sequence[str]) -> str:

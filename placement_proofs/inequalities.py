@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from placement_proofs.cost import symbols
 from placement_proofs.cost.claims import (
@@ -54,6 +55,15 @@ class Question:
     def names(self) -> list[str]:
         """The sizes, by name."""
         return symbols.symbols_of(self.difference)
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        """The cases of the difference, cleared of maxima, ceilings and quotients.
+
+        Raises:
+            TooManyCases: the formula has too many maxima.
+        """
+        return cleared(self.difference)
 
     def fails(self, sizes: Mapping[str, int]) -> bool:
         """Whether the claim fails at sizes, by exact arithmetic."""
@@ -186,7 +196,7 @@ def solve(question: Question) -> Solved:
     if small is not None:
         how = "sizes tried in order of their sum"
         return Solved(Verdict.REFUTED, small, True, how)
-    return _whole(cleared(question.difference), question)
+    return _whole(question)
 
 
 def without_reals(question: Question) -> Solved | None:
@@ -195,13 +205,13 @@ def without_reals(question: Question) -> Solved | None:
     Raises:
         TooManyCases: the formula has too many maxima.
     """
-    cases, blocks = cleared(question.difference), []
-    for case in cases:
+    blocks = []
+    for case in question.cases:
         block = _without_reals(case, question)
         if not block:
             return None
         blocks.append(block)
-    how = f"z3: no real sizes from 1 at which it fails ({REALS}, {_cases(cases)})"
+    how = f"z3: no real sizes from 1 at which it fails ({REALS}, {_cases(question.cases)})"
     return Solved(Verdict.PROVED, {}, False, how + _again(blocks, REALS))
 
 
@@ -217,19 +227,19 @@ def _without_reals(case: Case, question: Question) -> str:
     return ""
 
 
-def _whole(cases: Sequence[Case], question: Question) -> Solved:
+def _whole(question: Question) -> Solved:
     """The answer over the whole numbers."""
-    blocks = [_block(case, question, WHOLE) for case in cases]
+    blocks = [_block(case, question, WHOLE) for case in question.cases]
     answers = []
     for block in blocks:
         said, sizes = witness(block, WHOLE, question.names, EFFORT)
         answers.append(said)
         if said == "sat" and (at := _checked(sizes, question)):
-            least, sure = _shrunk(at, cases, question)
+            least, sure = _shrunk(at, question)
             how = f"z3: sizes at which it fails ({WHOLE})"
             return Solved(Verdict.REFUTED, least, sure, how)
     if set(answers) == {"unsat"}:
-        how = f"z3: no whole sizes from 1 at which it fails ({WHOLE}, {_cases(cases)})"
+        how = f"z3: no whole sizes from 1 at which it fails ({WHOLE}, {_cases(question.cases)})"
         return Solved(Verdict.PROVED, {}, False, how + _again(blocks, WHOLE))
     return Solved(Verdict.UNKNOWN, {}, False, "z3 gave no answer within its limit")
 
@@ -284,9 +294,7 @@ def _by_sum(count: int) -> Iterator[tuple[int, ...]]:
             yield tuple(b - a for a, b in itertools.pairwise(ends))
 
 
-def _shrunk(
-    at: dict[str, int], cases: Sequence[Case], question: Question
-) -> tuple[dict[str, int], bool]:
+def _shrunk(at: dict[str, int], question: Question) -> tuple[dict[str, int], bool]:
     """Sizes with a smaller sum, by halving; whether z3 excludes all below."""
     names, low, sure = question.names, len(at) - 1, True
     for _ in range(SHRUNK):
@@ -294,7 +302,7 @@ def _shrunk(
         if high <= low:
             break
         middle = (low + high + 1) // 2
-        blocks = [_block(case, question, WHOLE, middle) for case in cases]
+        blocks = [_block(case, question, WHOLE, middle) for case in question.cases]
         said = [witness(block, WHOLE, names, EFFORT) for block in blocks]
         found = [_checked(sizes, question) for result, sizes in said if result == "sat"]
         better = next(filter(None, found), None)

@@ -102,26 +102,27 @@ def _check(triple: Triple, batch: Batch, notes: Notes) -> None:
     if micro == 0 or steps == 0:
         _too_small(triple, total, step, notes)
         return
-    notes.find(
-        "rejected",
-        "batch triple",
-        triple.section.place(GLOBAL),
+    _wrong(
+        triple,
+        notes,
         f"{GLOBAL} {total} is not micro batch {micro} * accumulation {steps} * "
         f"{ranks} data-parallel ranks = {micro * steps * ranks}",
         f"write {GLOBAL} {nearest_multiple(total, step)}, or leave one of the three out",
-        _WHERE,
     )
 
 
+def _wrong(triple: Triple, notes: Notes, message: str, remedy: str) -> None:
+    place = triple.section.place(GLOBAL)
+    notes.find("rejected", "batch triple", place, message, remedy, _WHERE)
+
+
 def _too_small(triple: Triple, total: int, least: int, notes: Notes) -> None:
-    notes.find(
-        "rejected",
-        "batch triple",
-        triple.section.place(GLOBAL),
+    _wrong(
+        triple,
+        notes,
         f"{GLOBAL} {total} is less than the {least} samples of one micro-batch on each of "
         f"{triple.ranks} data-parallel ranks",
         f"write {GLOBAL} {least} or a multiple, or use fewer ranks",
-        _WHERE,
     )
 
 
@@ -130,14 +131,12 @@ def _check_any(triple: Triple, notes: Notes) -> None:
     micro, steps, total = triple.micro, triple.accumulation, triple.total
     if micro is None or steps is None or total is None or total % (micro * steps) == 0:
         return
-    notes.find(
-        "rejected",
-        "batch triple",
-        triple.section.place(GLOBAL),
+    _wrong(
+        triple,
+        notes,
         f"{GLOBAL} {total} is not a multiple of micro batch {micro} * accumulation {steps} = "
         f"{micro * steps}, whatever the number of data-parallel ranks",
         f"write {GLOBAL} {nearest_multiple(total, micro * steps)}, or leave one of the three out",
-        _WHERE,
     )
 
 

@@ -16,7 +16,7 @@ from placement_proofs.cost import symbols
 from placement_proofs.cost.communication import Communication, communication, ring
 from placement_proofs.cost.convention import DEFAULT, Convention
 from placement_proofs.cost.evaluation import evaluate
-from placement_proofs.cost.exports import javascript, mathml
+from placement_proofs.cost.exports import javascript
 from placement_proofs.cost.memory import Memory, largest_position, memory
 from placement_proofs.cost.sizes import sizes_of
 from placement_proofs.cost.symbols import Expr
@@ -90,10 +90,6 @@ class Form:
     def to_javascript(self) -> str:
         """A JavaScript expression of the exact form, on fractions of BigInts."""
         return javascript(self.exact)
-
-    def to_mathml(self) -> str:
-        """The exact form as MathML; it needs no library in a browser."""
-        return mathml(self.exact)
 
     def to_json(self) -> dict[str, object]:
         """Exact and asymptotic text, LaTeX, symbols and terms."""

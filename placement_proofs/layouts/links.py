@@ -6,6 +6,7 @@ pipeline stages furthest apart, as Megatron-LM numbers them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from placement_proofs.cost import symbols
@@ -38,9 +39,7 @@ def seconds(message: Message, sizes: Mapping[str, Expr]) -> Expr:
 
 def _contended(sizes: Mapping[str, Expr]) -> Expr:
     """By what a network slows when all ranks reduce at a time: each further node adds its share."""
-    nodes = symbols.rounded_up(
-        _product(list(sizes[a] for a in ORDER if a in sizes)) / symbol("node")
-    )
+    nodes = symbols.rounded_up(math.prod(sizes[a] for a in ORDER if a in sizes) / symbol("node"))
     return 1 + symbol("contention") * (nodes - 1)
 
 
@@ -48,12 +47,5 @@ def _reach(axes: Sequence[str], sizes: Mapping[str, Expr]) -> tuple[Expr, Expr]:
     """The distance of neighbours in a ring, and of its first from its last rank, in ranks."""
     order = [a for a in ORDER if a in sizes]
     first, last = min(map(order.index, axes)), max(map(order.index, axes))
-    stride = _product([sizes[a] for a in order[:first]])
-    return stride, stride * _product([sizes[a] for a in order[first : last + 1]])
-
-
-def _product(factors: Sequence[Expr]) -> Expr:
-    result = symbols.total([1])
-    for factor in factors:
-        result *= factor
-    return result
+    stride = math.prod(sizes[a] for a in order[:first])
+    return stride, stride * math.prod(sizes[a] for a in order[first : last + 1])

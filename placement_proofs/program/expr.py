@@ -6,15 +6,17 @@ The tree is made of nested tuples, so that it can be hashed and shared by every 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from placement_proofs.errors import IllFormed
 
 Op: TypeAlias = Literal["+", "-", "*", "/"]
+V = TypeVar("V")
 MAX_CHARS = 400
 
 
@@ -96,6 +98,30 @@ def _tree(node: ast.expr, text: str, place: str) -> Tree:
 def parse_expr(text: str, place: str = "expression") -> Tree:
     """The tree of an expression; raises `IllFormed` at `place`."""
     return _tree(parse_ast(text, place), text, place)
+
+
+def folded(
+    tree: Tree,
+    number: Callable[[Fraction], V],
+    named: Callable[[str], V],
+    divided: Callable[[V, V], V],
+) -> V:
+    """The value of an expression in any arithmetic that has ``+``, ``-`` and ``*``."""
+    match tree:
+        case Num(value):
+            return number(value)
+        case Name(name):
+            return named(name)
+        case Bin(op, left, right):
+            a, b = (folded(side, number, named, divided) for side in (left, right))
+    return divided(a, b) if op == "/" else _ARITHMETIC[op](a, b)
+
+
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 
 
 def names_of(tree: Tree) -> Iterator[str]:

@@ -23,7 +23,7 @@ from placement_proofs.program import (
     Take,
     Term,
 )
-from placement_proofs.program.expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program.expr import names_of, parse_expr
 from placement_proofs.program.rules import ENDS, delay, walk
 from placement_proofs.prove.forms import NeedCase
 from placement_proofs.prove.loops import NotInductive
@@ -157,15 +157,4 @@ def _add(degree: dict[str, int], names: Axes) -> None:
 
 
 def _add_expr(degree: dict[str, int], text: str) -> None:
-    _add(degree, tuple(_leaves(parse_expr(text))))
-
-
-def _leaves(tree: Tree) -> Iterator[str]:
-    match tree:
-        case Name(name):
-            yield name
-        case Bin(_, left, right):
-            yield from _leaves(left)
-            yield from _leaves(right)
-        case Num():
-            return
+    _add(degree, tuple(names_of(parse_expr(text))))

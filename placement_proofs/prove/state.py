@@ -9,7 +9,7 @@ from typing import TypeAlias
 from placement_proofs.errors import IllFormed
 from placement_proofs.program import Buffer, Expr, Guard, Held, Program
 from placement_proofs.program.draws import draws, flag_families
-from placement_proofs.program.expr import Bin, Name, Num, Tree, parse_expr
+from placement_proofs.program.expr import folded, parse_expr
 from placement_proofs.program.rules import sources
 from placement_proofs.prove.algebra import (
     ONE,
@@ -247,23 +247,11 @@ class State:
 
     def expr(self, text: Expr, *, local: bool) -> Poly:
         """The value of an expression, on each rank (`local`) or in the specification."""
-        return self._eval(parse_expr(text), local)
+        return folded(
+            parse_expr(text), number, lambda name: self._named(name, local), self._divided
+        )
 
-    def _eval(self, tree: Tree, local: bool) -> Poly:
-        match tree:
-            case Num(value):
-                return number(value)
-            case Name(name):
-                return self._named(name, local)
-            case Bin(op, left, right):
-                a, b = self._eval(left, local), self._eval(right, local)
-        match op:
-            case "+":
-                return a + b
-            case "-":
-                return a - b
-            case "*":
-                return a * b
+    def _divided(self, a: Poly, b: Poly) -> Poly:
         if not self.atoms.cleared(b) or self.atoms.bits(b):
             raise self.error(
                 "a division by zero or by a flag",

@@ -63,10 +63,6 @@ def _dots(step: float) -> Strokes:
     return strokes
 
 
-def _none(_width: float, _height: float) -> Iterator[Line]:
-    return iter(())
-
-
 @dataclass(frozen=True)
 class Hatch:
     """The colours of strokes and ground, the strokes, and their thickness (pixels)."""

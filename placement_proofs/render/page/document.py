@@ -12,6 +12,7 @@ from placement_proofs.checking import convention_of
 from placement_proofs.cost import bytes_of_steps
 from placement_proofs.errors import IllFormed
 from placement_proofs.inputs import Subject
+from placement_proofs.program import Program
 from placement_proofs.program.print import format_program
 from placement_proofs.render import pictures
 from placement_proofs.render.findings import HEADINGS, other_warnings
@@ -25,7 +26,7 @@ from placement_proofs.render.page.markup import (
     text,
 )
 from placement_proofs.render.page.play import Variant, data, play, script, variants
-from placement_proofs.render.pictures.drawn import drawn
+from placement_proofs.render.pictures.drawn import Drawn, drawn
 from placement_proofs.render.plan import plan_json, plan_text
 from placement_proofs.render.report import (
     cost_text,
@@ -54,14 +55,21 @@ def document(subject: Subject, report: Report, convention: str | None = None) ->
         IllFormed: no convention has that name.
     """
     found, why = _variants(subject, convention)
+    if subject.program is not None:
+        shown = [section("Program", _program(subject.program), "plan")]
+    else:
+        made = drawn(subject)
+        shown = [
+            section("Pictures", _pictures(made, convention), "pictures"),
+            section("Plan", _plan(made, convention), "plan"),
+        ]
     parts = [
         section("Verdict", _conditions(report), "verdict"),
         section("Counterexample", _counterexample(report), "counterexample"),
         section("Repairs", _repairs(report), "repairs"),
         section("Findings in the file", _findings(report), "findings"),
         section("Memory and traffic", _play(subject, found, why, convention), "costs"),
-        section("Pictures", _pictures(subject, convention), "pictures"),
-        section("Program" if subject.program else "Plan", _plan(subject, convention), "plan"),
+        *shown,
         section("Understood from the file", _source(report), "source"),
         section("Assumptions and notes", _assumptions(report), "assumptions"),
     ]
@@ -156,18 +164,15 @@ def _play(subject: Subject, found: Sequence[Variant], why: str, convention: str 
 # --- pictures ------------------------------------------------------------------------
 
 
-def _pictures(subject: Subject, convention: str | None) -> str:
-    if subject.program is not None:
-        return ""
+def _pictures(made: Drawn, convention: str | None) -> str:
     kinds: list[tuple[str, Callable[[], Picture]]] = [
-        ("Who holds what", lambda: pictures.picture_mesh(subject)),
-        ("Memory", lambda: pictures.picture_memory(subject, convention=convention)),
-        ("Traffic", lambda: pictures.picture_traffic(subject, convention=convention)),
+        ("Who holds what", lambda: pictures.picture_mesh(made)),
+        ("Memory", lambda: pictures.picture_memory(made, convention=convention)),
+        ("Traffic", lambda: pictures.picture_traffic(made, convention=convention)),
     ]
-    composition, _ = subject.composed()
-    schedule = composition.placement.schedule
-    if schedule is not None and composition.mesh.size(schedule.axis) != 1:
-        kinds.append(("Schedule", lambda: pictures.picture_schedule(subject)))
+    schedule = made.composition.placement.schedule
+    if schedule is not None and made.composition.mesh.size(schedule.axis) != 1:
+        kinds.append(("Schedule", lambda: pictures.picture_schedule(made)))
     return "".join(tag("h3", text(title)) + _drawing(draw) for title, draw in kinds)
 
 
@@ -185,22 +190,23 @@ def _figure(picture: Picture) -> str:
     return tag("figure", inside)
 
 
-def _plan(subject: Subject, convention: str | None) -> str:
-    if subject.program is not None:
-        return tag("pre", text(format_program(subject.program)), tabindex=0)
+def _program(program: Program) -> str:
+    return tag("pre", text(format_program(program)), tabindex=0)
+
+
+def _plan(made: Drawn, convention: str | None) -> str:
     try:
-        made = drawn(subject)
         stages = [stage.name for stage in made.plan.stages]
-        known = bytes_of_steps(made.plan, made.sizes, convention_of(subject, convention))
+        known = bytes_of_steps(made.plan, made.sizes, convention_of(made.subject, convention))
     except IllFormed as error:
         return tag("p", text(f"Not drawn: {error}"))
-    drawings = [_stage(subject, name, convention, alone=len(stages) == 1) for name in stages]
+    drawings = [_stage(made, name, convention, alone=len(stages) == 1) for name in stages]
     steps = plan_text(plan_json(made.plan, made.subject.text, known))
     return "".join([*drawings, details("the plan as text", tag("pre", text(steps), tabindex=0))])
 
 
-def _stage(subject: Subject, name: str, convention: str | None, *, alone: bool) -> str:
-    figure = _drawing(lambda: pictures.picture_plan(subject, stage=name, convention=convention))
+def _stage(made: Drawn, name: str, convention: str | None, *, alone: bool) -> str:
+    figure = _drawing(lambda: pictures.picture_plan(made, stage=name, convention=convention))
     return figure if alone else details(f"stage {name}", figure)
 
 

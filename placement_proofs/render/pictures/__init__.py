@@ -62,8 +62,8 @@ def picture_plan(what: What, *, stage: str | None = None, convention: str | None
     Raises:
         IllFormed: the subject has no meaning, or no stage or convention has that name.
     """
-    subject = subject_of(what)
-    return draw_plan(plan_data(drawn(subject), convention_of(subject, convention), stage))
+    made = drawn(what)
+    return draw_plan(plan_data(made, convention_of(made.subject, convention), stage))
 
 
 def picture_memory(
@@ -76,8 +76,8 @@ def picture_memory(
     Raises:
         IllFormed: the subject has no meaning, or no position or convention has that name.
     """
-    subject = subject_of(what)
-    return draw_memory(memory_data(drawn(subject), convention_of(subject, convention), position))
+    made = drawn(what)
+    return draw_memory(memory_data(made, convention_of(made.subject, convention), position))
 
 
 def picture_traffic(
@@ -90,8 +90,8 @@ def picture_traffic(
     Raises:
         IllFormed: the subject has no meaning, or no position or convention has that name.
     """
-    subject = subject_of(what)
-    return draw_traffic(traffic_data(drawn(subject), convention_of(subject, convention), position))
+    made = drawn(what)
+    return draw_traffic(traffic_data(made, convention_of(made.subject, convention), position))
 
 
 def picture_schedule(what: What) -> Picture:

@@ -14,18 +14,10 @@ from placement_proofs.mesh import Dim, IntSizes
 from placement_proofs.model import Model
 from placement_proofs.plan import Plan
 
-What: TypeAlias = Subject | Composition | Strategy | str
-"""Anything that ``check`` takes."""
-
 POSITIONS = 4
 """Positions that stand for a symbolic axis."""
 TURNS = 8
 """Micro-batches that stand for a symbolic number of them."""
-
-
-def subject_of(what: What) -> Subject:
-    """A subject as it is, anything else with the defaults of ``read_subject``."""
-    return what if isinstance(what, Subject) else read_subject(what)
 
 
 @dataclass(frozen=True)
@@ -73,12 +65,29 @@ class Drawn:
         }
 
 
+What: TypeAlias = Subject | Composition | Strategy | str | Drawn
+"""Anything that ``check`` takes, or what is drawn already: its plan is derived once."""
+
+
+def subject_of(what: What) -> Subject:
+    """A subject as it is, anything else with the defaults of ``read_subject``."""
+    match what:
+        case Drawn(subject=subject):
+            return subject
+        case Subject():
+            return what
+        case _:
+            return read_subject(what)
+
+
 def drawn(what: What) -> Drawn:
     """``what`` with four positions for a symbolic axis, eight turns for symbolic micro-batches.
 
     Raises:
         IllFormed: the subject has no meaning, or is an element program.
     """
+    if isinstance(what, Drawn):
+        return what
     subject = subject_of(what)
     composition, _ = subject.composed()
     known = known_sizes(composition)
